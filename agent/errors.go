@@ -1,0 +1,17 @@
+package agent
+
+// Types of Temporal application errors that an AgentRun can fail with, stable
+// strings. A run that fails with one of them stored nothing: it never became a
+// run. Every other end is a RunResult with a Reason.
+const (
+	// ErrorInvalidRequest: RunRequest.Validate failed, or the budget cannot be
+	// enforced for the model.
+	ErrorInvalidRequest = "InvalidRequest"
+	// ErrorUnknownAgent: no definition of that name and version is served.
+	ErrorUnknownAgent = "UnknownAgent"
+	// ErrorConversationConflict: the conversation is at another version than
+	// the caller expected, or belongs to another user or environment.
+	ErrorConversationConflict = "ConversationConflict"
+	// ErrorRunConflict: the run ID exists with another request.
+	ErrorRunConflict = "RunConflict"
+)

@@ -1,0 +1,146 @@
+// Package tool is the boundary to tools: the interface they implement, the
+// registry that offers and executes them, strict decoding of arguments, and the
+// envelope in which results reach the model (TOOL-1..6).
+//
+// The package knows nothing of Temporal or the database. Offering a tool to the
+// model is not authorization: arguments and rights are checked at execution.
+package tool
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/fairlead/fairlead/agent"
+)
+
+// Risk says whether a tool changes anything outside the run.
+type Risk string
+
+// The closed set of risks.
+const (
+	Read  Risk = "read"
+	Write Risk = "write"
+)
+
+// Trust says how far a tool's results may be believed.
+type Trust string
+
+// The closed set of trust levels. Results are data in either case, never
+// instructions.
+const (
+	// Authoritative: the system of record for what it reports.
+	Authoritative Trust = "authoritative"
+	// Untrusted: text that others may have written, such as log lines or pages.
+	Untrusted Trust = "untrusted"
+)
+
+// Spec declares a tool.
+type Spec struct {
+	// Name is matched byte for byte: 1 to 64 of a-z, 0-9 and _, beginning with
+	// a letter.
+	Name string
+	// Version is part of the idempotency key; raise it when the meaning of the
+	// arguments changes.
+	Version     string
+	Description string
+	// Parameters is a JSON Schema (2020-12) of type object. Unknown fields are
+	// refused whether or not it says additionalProperties.
+	Parameters json.RawMessage
+	Risk       Risk
+	// Fast declares a read that returns within tens of milliseconds; it is run
+	// as a local activity, which saves a round trip through the engine.
+	Fast bool
+	// Timeout bounds one execution: authorization, waiting for a free place, and
+	// all attempts with the waits between them. Zero means 30 s, or 5 s for a
+	// fast read.
+	Timeout time.Duration
+	// Source names the system that answers, such as "log-store". Required.
+	Source string
+	// Trust defaults to Untrusted.
+	Trust Trust
+	// ExcerptBytes is how much of a result reaches the prompt. Zero means 4 KiB.
+	// The full result is stored and can be fetched by result ID.
+	ExcerptBytes int
+	// Attempts is how often a transient failure is tried in all. Zero means 3
+	// for reads and 1 for writes.
+	Attempts int
+	// MaxConcurrent is how many executions run at the same time in one process;
+	// further ones wait within their timeout. Zero means 16.
+	MaxConcurrent int
+	// Environments, Pages and Flag narrow where the tool is offered. Empty
+	// means everywhere.
+	Environments []string
+	Pages        []string
+	Flag         string
+}
+
+// Actor is on whose behalf a tool acts; it comes from the server's record of
+// the run, never from the model.
+type Actor struct {
+	Scope agent.Scope
+	Page  string
+	Flags []string
+}
+
+// Invocation is one authorized, validated call.
+type Invocation struct {
+	Actor  Actor
+	RunID  string
+	CallID string
+	// Arguments are canonical JSON (RFC 8785) that satisfied the schema.
+	Arguments json.RawMessage
+}
+
+// Result is what a tool returns: JSON or text, in full.
+type Result struct {
+	// Content is the full result. It is stored; an excerpt reaches the prompt.
+	Content []byte
+	// ContentType is "application/json" or "text/plain"; empty means JSON.
+	ContentType string
+	// Truncated is set by the Registry when the content was longer than
+	// MaxResultBytes and was cut. Cut JSON is text/plain.
+	Truncated bool
+}
+
+// Tool is one capability. Implementations are safe for concurrent use and
+// return an *Error for every failure that the model may see; any other error is
+// shown to it as "failed" without detail.
+type Tool interface {
+	Spec() Spec
+	Execute(ctx context.Context, call Invocation) (Result, error)
+}
+
+// Authorizer is implemented by tools that check rights on the object that the
+// arguments name. A nil error allows the call. ErrForbidden (wrapped or not)
+// refuses it and the model is told so. Any other error means that the question
+// could not be answered: the run ends authorization_unavailable.
+type Authorizer interface {
+	Authorize(ctx context.Context, call Invocation) error
+}
+
+// ErrForbidden is returned by an Authorizer that refuses.
+var ErrForbidden = errors.New("forbidden")
+
+// ErrOutcomeUnknown is returned by a tool that cannot say whether its effect
+// happened. The run ends outcome_unknown: nobody guesses.
+var ErrOutcomeUnknown = errors.New("outcome unknown")
+
+// Error is a failure that the model may see. Message is written by the tool's
+// author for the model: no stack, SQL, internal address or credential.
+type Error struct {
+	Code    agent.ToolErrorCode
+	Message string
+	// Transient failures are tried again by the executor, within the budget,
+	// before the model sees them. The model is told that they are retryable.
+	Transient bool
+	// Err is the cause, for the tool's own logs; it is never shown or stored.
+	Err error
+}
+
+// Error returns code and safe message.
+func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }

@@ -1,0 +1,113 @@
+package workflows
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/workflow"
+
+	"github.com/fairlead/fairlead/agent"
+)
+
+const (
+	// heartbeatTimeout is how soon a dead worker is noticed. Activities beat
+	// once a second.
+	heartbeatTimeout = 10 * time.Second
+	// activityGrace is what an activity may take beyond the time of its work,
+	// for bookkeeping and for a busy machine.
+	activityGrace = 20 * time.Second
+	// beginPatience bounds how long a run waits for its first transaction when
+	// the database is down and the request names no shorter time.
+	beginPatience = 24 * time.Hour
+	// endPatience is how long the cheap way of recording the end is tried
+	// before Temporal's queue takes over, which has no limit.
+	endPatience = 10 * time.Second
+)
+
+// infrastructureRetry retries what failed outside of the run's own work, such as
+// a database that is down. Model calls are not retried here: that is the loop's
+// decision, and a failed call is a successful activity that says so.
+func infrastructureRetry() *temporal.RetryPolicy {
+	return &temporal.RetryPolicy{
+		InitialInterval: 250 * time.Millisecond, BackoffCoefficient: 2, MaximumInterval: 5 * time.Second,
+	}
+}
+
+// beginRun runs as a local activity only: its input holds the user's message,
+// and the input of a local activity enters no history.
+func (r *run) beginRun(ctx workflow.Context, in agent.BeginRunInput) workflow.Future {
+	patience := beginPatience
+	if b := r.request.Budget; b != nil && b.Timeout != nil && *b.Timeout < patience {
+		patience = *b.Timeout
+	}
+	return r.local(ctx, patience, "begin", agent.ActivityBeginRun, in)
+}
+
+func (r *run) nextAction(ctx workflow.Context, in agent.NextActionInput) workflow.Future {
+	summary := fmt.Sprintf("step %d: %s", in.Step+1, in.Model)
+	if in.Try > 0 {
+		summary = fmt.Sprintf("step %d, try %d: %s", in.Step+1, in.Try+1, in.Model)
+	}
+	limit := r.remaining(ctx)
+	if r.carried.Route.Local {
+		return r.local(ctx, limit, summary, agent.ActivityNextAction, in)
+	}
+	return r.queued(ctx, limit, summary, agent.ActivityNextAction, in)
+}
+
+func (r *run) readTool(ctx workflow.Context, call agent.Call) workflow.Future {
+	in := agent.ReadToolInput{
+		Run: r.carried.Ref, DefinitionDigest: r.carried.Digest, Step: r.loop.Step - 1,
+		CallID: call.ID, ArgumentsHash: call.ArgumentsHash, Deadline: r.loop.Deadline,
+	}
+	summary := fmt.Sprintf("step %d: %s", r.loop.Step, call.Tool)
+	limit := r.remaining(ctx)
+	if call.Local {
+		return r.local(ctx, limit, summary, agent.ActivityReadTool, in)
+	}
+	return r.queued(ctx, limit, summary, agent.ActivityReadTool, in)
+}
+
+// endRun tries the cheap way first and falls back to the queue, where an
+// operator sees the pending activity and its last failure.
+func (r *run) endRun(ctx workflow.Context, in agent.EndRunInput) (agent.RunResult, error) {
+	var result agent.RunResult
+	err := r.local(ctx, endPatience, "end", agent.ActivityEndRun, in).Get(ctx, &result)
+	if err == nil || final(err) {
+		return result, err
+	}
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		StartToCloseTimeout: 30 * time.Second, RetryPolicy: infrastructureRetry(), Summary: "end",
+	})
+	err = workflow.ExecuteActivity(ctx, agent.ActivityEndRun, in).Get(ctx, &result)
+	return result, err
+}
+
+func final(err error) bool {
+	var application *temporal.ApplicationError
+	return errors.As(err, &application) && application.NonRetryable()
+}
+
+// remaining is the time that an activity may take in all, retries included.
+func (r *run) remaining(ctx workflow.Context) time.Duration {
+	return max(r.loop.Deadline.Sub(workflow.Now(ctx)), 0) + activityGrace
+}
+
+func (r *run) local(ctx workflow.Context, limit time.Duration, summary, name string, in any) workflow.Future {
+	r.activities++
+	ctx = workflow.WithLocalActivityOptions(ctx, workflow.LocalActivityOptions{
+		ScheduleToCloseTimeout: limit, RetryPolicy: infrastructureRetry(), Summary: summary,
+	})
+	return workflow.ExecuteLocalActivity(ctx, name, in)
+}
+
+func (r *run) queued(ctx workflow.Context, limit time.Duration, summary, name string, in any) workflow.Future {
+	r.activities++
+	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
+		ScheduleToCloseTimeout: limit, HeartbeatTimeout: heartbeatTimeout,
+		RetryPolicy: infrastructureRetry(), WaitForCancellation: true, Summary: summary,
+	})
+	return workflow.ExecuteActivity(ctx, name, in)
+}
