@@ -15,3 +15,7 @@ const (
 	// ErrorRunConflict: the run ID exists with another request.
 	ErrorRunConflict = "RunConflict"
 )
+
+// ErrorHandedBack is the type of an activity's error, never of a run's: the
+// worker stops and gives the work to another one.
+const ErrorHandedBack = "HandedBack"

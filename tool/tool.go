@@ -140,7 +140,19 @@ type Error struct {
 }
 
 // Error returns code and safe message.
-func (e *Error) Error() string { return string(e.Code) + ": " + e.Message }
+func (e *Error) Error() string {
+	if e == nil {
+		return string(agent.ToolFailed)
+	}
+	return string(e.Code) + ": " + e.Message
+}
 
 // Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error {
+	// A tool that returns a nil *Error as an error would otherwise crash
+	// errors.Is far away from its mistake.
+	if e == nil {
+		return nil
+	}
+	return e.Err
+}

@@ -45,29 +45,52 @@ func (r *run) beginRun(ctx workflow.Context, in agent.BeginRunInput) workflow.Fu
 	return r.local(ctx, patience, "begin", agent.ActivityBeginRun, in)
 }
 
-func (r *run) nextAction(ctx workflow.Context, in agent.NextActionInput) workflow.Future {
+func (r *run) nextAction(ctx workflow.Context, in agent.NextActionInput) task {
 	summary := fmt.Sprintf("step %d: %s", in.Step+1, in.Model)
 	if in.Try > 0 {
 		summary = fmt.Sprintf("step %d, try %d: %s", in.Step+1, in.Try+1, in.Model)
 	}
-	limit := r.remaining(ctx)
-	if r.carried.Route.Local {
-		return r.local(ctx, limit, summary, agent.ActivityNextAction, in)
-	}
-	return r.queued(ctx, limit, summary, agent.ActivityNextAction, in)
+	return r.start(ctx, r.carried.Route.Local, summary, agent.ActivityNextAction, in)
 }
 
-func (r *run) readTool(ctx workflow.Context, call agent.Call) workflow.Future {
+func (r *run) readTool(ctx workflow.Context, call agent.Call) task {
 	in := agent.ReadToolInput{
 		Run: r.carried.Ref, DefinitionDigest: r.carried.Digest, Step: r.loop.Step - 1,
 		CallID: call.ID, ArgumentsHash: call.ArgumentsHash, Deadline: r.loop.Deadline,
 	}
 	summary := fmt.Sprintf("step %d: %s", r.loop.Step, call.Tool)
-	limit := r.remaining(ctx)
-	if call.Local {
-		return r.local(ctx, limit, summary, agent.ActivityReadTool, in)
+	return r.start(ctx, call.Local, summary, agent.ActivityReadTool, in)
+}
+
+// task is an activity under way.
+type task struct {
+	workflow.Future
+	// again queues it, for when its worker stops.
+	again func() workflow.Future
+}
+
+// Get waits for the activity. A local one whose worker stops is given to
+// Temporal's queue: completing the workflow task with that is what lets another
+// worker continue at once, where a time-out would have to pass otherwise.
+func (t task) Get(ctx workflow.Context, value any) error {
+	err := t.Future.Get(ctx, value)
+	var application *temporal.ApplicationError
+	if t.again != nil && errors.As(err, &application) && application.Type() == agent.ErrorHandedBack {
+		return t.again().Get(ctx, value)
 	}
-	return r.queued(ctx, limit, summary, agent.ActivityReadTool, in)
+	return err
+}
+
+// start executes an activity of a step, for at most the time that is left.
+func (r *run) start(ctx workflow.Context, local bool, summary, name string, in any) task {
+	limit := r.remaining(ctx)
+	if !local {
+		return task{Future: r.queued(ctx, limit, summary, name, in)}
+	}
+	return task{
+		Future: r.local(ctx, limit, summary, name, in),
+		again:  func() workflow.Future { return r.queued(ctx, r.remaining(ctx), summary, name, in) },
+	}
 }
 
 // endRun tries the cheap way first and falls back to the queue, where an

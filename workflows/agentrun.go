@@ -176,14 +176,14 @@ func (r *run) callModel(work workflow.Context, call agentloop.ModelCall) {
 // callTools executes calls at the same time and reports them in call order,
 // whichever finished first.
 func (r *run) callTools(work workflow.Context, calls []agent.Call) {
-	futures := make([]workflow.Future, len(calls))
+	tasks := make([]task, len(calls))
 	for i, call := range calls {
-		futures[i] = r.readTool(work, call)
+		tasks[i] = r.readTool(work, call)
 	}
 	outcomes := make([]agent.ToolOutcome, len(calls))
 	var failure error
-	for i, future := range futures {
-		if err := future.Get(work, &outcomes[i]); err != nil && failure == nil {
+	for i, task := range tasks {
+		if err := task.Get(work, &outcomes[i]); err != nil && failure == nil {
 			failure = err
 		}
 	}

@@ -278,7 +278,8 @@ func TestSupersededByNewerGenerationOnly(t *testing.T) {
 	f.next = func(_ context.Context, in agent.NextActionInput) (agent.Action, error) {
 		if in.Step == 0 && in.Try == 0 {
 			return agent.Action{Kind: agent.ActionFailure, Failure: &agent.Failure{
-				Code: agent.FailureUnavailable, Retryable: true, RetryAfter: 10 * time.Minute}}, nil
+				Code: agent.FailureUnavailable, Retryable: true, RetryAfter: 10 * time.Minute,
+			}}, nil
 		}
 		return agent.Action{}, errors.New("the model is called although the run was superseded")
 	}
@@ -332,6 +333,28 @@ func TestUnexpectedActivityErrorEndsTheRun(t *testing.T) {
 	}
 	if result := execute(t, f.environment(t)); result.Reason != agent.ReasonInternal || result.Detail != agent.ActivityNextAction {
 		t.Fatalf("result %+v", result)
+	}
+}
+
+// A worker that stops hands a local activity back: the workflow gives it to the
+// queue, under the same key.
+func TestHandedBackActivityIsQueued(t *testing.T) {
+	t.Parallel()
+	f := newFakes()
+	f.begin.Route.Local = true
+	var inputs []agent.NextActionInput
+	f.next = func(ctx context.Context, in agent.NextActionInput) (agent.Action, error) {
+		inputs = append(inputs, in)
+		if activity.GetInfo(ctx).IsLocalActivity {
+			return agent.Action{}, temporal.NewNonRetryableApplicationError("stopping", agent.ErrorHandedBack, nil)
+		}
+		return agent.Action{Kind: agent.ActionFinal, AnswerMessageID: "answer"}, nil
+	}
+	if result := execute(t, f.environment(t)); result.Reason != agent.ReasonFinal {
+		t.Fatalf("result %+v", result)
+	}
+	if len(inputs) != 2 || inputs[0] != inputs[1] {
+		t.Fatalf("inputs %+v, want the same twice", inputs)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 )
 
 // Definition is one version of one agent. The zero value is not valid; use
-// Parse or Load, which fill in defaults and validate.
+// Parse, LoadDir or New, which fill in defaults and validate.
 type Definition struct {
 	// Name and Version identify the definition; two texts with the same name
 	// and version but other content are refused.

@@ -237,7 +237,9 @@ func TestMalformedOutputMayBeCorrectedOnce(t *testing.T) {
 // are passed at once, the first in the order is the reason.
 func TestOrderOfChecks(t *testing.T) {
 	t.Parallel()
-	s := running(func(out *agent.BeginRunOutput) { out.Budget.MaxSteps, out.Budget.MaxTokens, out.Budget.MaxCostMicros = 1, 1, 1 })
+	s := running(func(out *agent.BeginRunOutput) {
+		out.Budget.MaxSteps, out.Budget.MaxTokens, out.Budget.MaxCostMicros = 1, 1, 1
+	})
 	s.Next(start)
 	propose(&s, "a 1")
 	s.Pending = nil

@@ -1,0 +1,123 @@
+package definition
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/tool"
+)
+
+// MaxSystemBytes is the longest system prompt.
+const MaxSystemBytes = 64 << 10
+
+const (
+	defaultRetryInitial = 500 * time.Millisecond
+	defaultRetryMax     = 30 * time.Second
+
+	maxModelBytes = 128
+	maxTools      = 256
+	// maxTimeout and maxAmount keep every number of a definition an integer
+	// that JSON carries exactly.
+	maxTimeout = 30 * 24 * time.Hour
+	maxAmount  = int64(1e15)
+	// maxRepeats bounds every counter of the loop.
+	maxRepeats = 100
+)
+
+const idRule = "must be 1 to 128 ASCII letters, digits or . _ : @ - and begin with a letter or digit"
+
+func (d Definition) problems() []error {
+	var errs []error
+	add := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	if !agent.ValidID(d.Name) {
+		add("name %s", idRule)
+	}
+	if !agent.ValidID(d.Version) {
+		add("version %s, such as \"1.0\"", idRule)
+	}
+	switch {
+	case strings.TrimSpace(d.System) == "":
+		add("system is empty: say what the agent is and may do")
+	case len(d.System) > MaxSystemBytes:
+		add("system has %d bytes, the limit is %d", len(d.System), MaxSystemBytes)
+	case !utf8.ValidString(d.System) || strings.ContainsRune(d.System, 0):
+		add("system must be valid UTF-8 without NUL")
+	}
+	if d.Model == "" || len(d.Model) > maxModelBytes || !utf8.ValidString(d.Model) || strings.ContainsFunc(d.Model, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+		add("model must be the name of a model in the catalogue, at most %d bytes without spaces", maxModelBytes)
+	}
+	if len(d.Tools) > maxTools {
+		add("tools has %d entries, the limit is %d", len(d.Tools), maxTools)
+	}
+	seen := map[string]bool{}
+	for i, name := range d.Tools {
+		switch {
+		case !tool.ValidName(name):
+			add("tools[%d] must be the exact name of a tool: 1 to 64 of a-z, 0-9 and _ of ASCII, beginning with a letter", i)
+		case seen[name]:
+			add("tools[%d] repeats %q", i, name)
+		}
+		seen[name] = true
+	}
+	if len(d.Environments) == 0 {
+		add("environments is empty: name each environment where the agent may act")
+	}
+	seen = map[string]bool{}
+	for i, environment := range d.Environments {
+		switch {
+		case !agent.ValidID(environment):
+			add("environments[%d] %s", i, idRule)
+		case seen[environment]:
+			add("environments[%d] repeats %q", i, environment)
+		}
+		seen[environment] = true
+	}
+	if d.MaxOutputTokens < 0 || d.MaxOutputTokens > maxAmount {
+		add("max_output_tokens is %d: it must be 0, for the model's maximum, to %d", d.MaxOutputTokens, maxAmount)
+	}
+	if err := d.budgetProblem(); err != nil {
+		add("budget: %w", err)
+	}
+	return append(errs, d.Loop.problems()...)
+}
+
+func (d Definition) budgetProblem() error {
+	if err := d.AgentBudget().Validate(); err != nil {
+		return err
+	}
+	b := d.Budget
+	switch {
+	case int64(b.MaxSteps) > maxAmount, int64(b.MaxToolCalls) > maxAmount, b.MaxTokens > maxAmount, b.MaxCostMicros > maxAmount:
+		return fmt.Errorf("a limit is beyond %d", maxAmount)
+	case b.Timeout > maxTimeout:
+		return fmt.Errorf("timeout is %s: the limit is %s", b.Timeout, maxTimeout)
+	}
+	return nil
+}
+
+// problems examines a Loop whose defaults are filled in.
+func (l Loop) problems() []error {
+	var errs []error
+	within := func(name string, value, low, high int) {
+		if value < low || value > high {
+			errs = append(errs, fmt.Errorf("loop.%s is %d: it must be %d to %d, or be left out", name, value, low, high))
+		}
+	}
+	within("same_action", l.SameAction, 2, maxRepeats)
+	within("same_result", l.SameResult, 2, maxRepeats)
+	within("same_error", l.SameError, 2, maxRepeats)
+	within("cycle", l.Cycle, 2, maxRepeats)
+	within("malformed_retries", *l.MalformedRetries, 0, maxRepeats)
+	within("model_tries", l.ModelTries, 1, maxRepeats)
+	within("parallel_reads", l.ParallelReads, 1, maxRepeats)
+	if l.RetryInitial < 0 {
+		errs = append(errs, fmt.Errorf("loop.retry_initial is %s: it must not be negative", l.RetryInitial))
+	}
+	if l.RetryMax < l.RetryInitial || l.RetryMax > maxTimeout {
+		errs = append(errs, fmt.Errorf("loop.retry_max is %s: it must be at least retry_initial (%s) and at most %s", l.RetryMax, l.RetryInitial, maxTimeout))
+	}
+	return errs
+}

@@ -1,0 +1,212 @@
+package tool_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/tool"
+)
+
+// fake is a tool whose parts a test sets.
+type fake struct {
+	spec      tool.Spec
+	execute   func(ctx context.Context, call tool.Invocation) (tool.Result, error)
+	authorize func(ctx context.Context, call tool.Invocation) error
+}
+
+func (f fake) Spec() tool.Spec { return f.spec }
+
+func (f fake) Execute(ctx context.Context, call tool.Invocation) (tool.Result, error) {
+	if f.execute == nil {
+		return tool.Result{Content: call.Arguments}, nil
+	}
+	return f.execute(ctx, call)
+}
+
+func (f fake) Authorize(ctx context.Context, call tool.Invocation) error {
+	if f.authorize == nil {
+		return nil
+	}
+	return f.authorize(ctx, call)
+}
+
+// spec returns a valid declaration, changed by change.
+func spec(name string, change ...func(*tool.Spec)) tool.Spec {
+	s := tool.Spec{
+		Name: name, Version: "1", Description: "Searches logs.", Risk: tool.Read, Source: "log-store",
+		Parameters: json.RawMessage(`{"type":"object","properties":{"service":{"type":"string"},"limit":{"type":"integer","maximum":10}},"required":["service"]}`),
+	}
+	for _, c := range change {
+		c(&s)
+	}
+	return s
+}
+
+var actor = tool.Actor{
+	Scope: agent.Scope{Tenant: "acme", User: "ann", Environment: "production"},
+	Page:  "incidents", Flags: []string{"beta"},
+}
+
+func registry(t *testing.T, tools ...tool.Tool) *tool.Registry {
+	t.Helper()
+	r, err := tool.NewRegistry(tools...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestNewRegistryRefuses(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change func(*tool.Spec)
+		want   string
+	}{
+		"empty name":       {func(s *tool.Spec) { s.Name = "" }, "name"},
+		"upper case":       {func(s *tool.Spec) { s.Name = "Search" }, "name"},
+		"hyphen":           {func(s *tool.Spec) { s.Name = "search-logs" }, "name"},
+		"digit first":      {func(s *tool.Spec) { s.Name = "1search" }, "name"},
+		"65 bytes":         {func(s *tool.Spec) { s.Name = strings.Repeat("a", 65) }, "name"},
+		"Cyrillic a":       {func(s *tool.Spec) { s.Name = "se\u0430rch" }, "name"},
+		"full-width":       {func(s *tool.Spec) { s.Name = "\uff53earch" }, "name"},
+		"zero-width":       {func(s *tool.Spec) { s.Name = "sea\u200brch" }, "name"},
+		"final newline":    {func(s *tool.Spec) { s.Name = "search\n" }, "name"},
+		"no version":       {func(s *tool.Spec) { s.Version = "" }, "version"},
+		"no description":   {func(s *tool.Spec) { s.Description = "" }, "description"},
+		"no risk":          {func(s *tool.Spec) { s.Risk = "" }, "risk must be"},
+		"other risk":       {func(s *tool.Spec) { s.Risk = "delete" }, "risk must be"},
+		"fast write":       {func(s *tool.Spec) { s.Risk, s.Fast = tool.Write, true }, "fast is for reads"},
+		"no source":        {func(s *tool.Spec) { s.Source = "" }, "source"},
+		"other trust":      {func(s *tool.Spec) { s.Trust = "full" }, "trust"},
+		"no parameters":    {func(s *tool.Spec) { s.Parameters = nil }, "parameters"},
+		"open parameters":  {func(s *tool.Spec) { s.Parameters = json.RawMessage(`{"type":"object","additionalProperties":true}`) }, "parameters"},
+		"negative timeout": {func(s *tool.Spec) { s.Timeout = -1 }, "timeout"},
+		"many attempts":    {func(s *tool.Spec) { s.Attempts = 11 }, "attempts"},
+		"bad environment":  {func(s *tool.Spec) { s.Environments = []string{"a b"} }, "environments"},
+		"empty page":       {func(s *tool.Spec) { s.Pages = []string{""} }, "pages"},
+		"bad flag":         {func(s *tool.Spec) { s.Flag = "a b" }, "flag"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := tool.NewRegistry(fake{spec: spec("search", tt.change)})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v, want %q", err, tt.want)
+			}
+		})
+	}
+	if _, err := tool.NewRegistry(fake{spec: spec("a")}, fake{spec: spec("a")}); err == nil || !strings.Contains(err.Error(), "taken") {
+		t.Errorf("a repeated name: %v", err)
+	}
+	if _, err := tool.NewRegistry(nil); err == nil {
+		t.Error("a nil tool was accepted")
+	}
+}
+
+func TestOffer(t *testing.T) {
+	t.Parallel()
+	r := registry(t,
+		fake{spec: spec("zebra")},
+		fake{spec: spec("alpha")},
+		fake{spec: spec("prod_only", func(s *tool.Spec) { s.Environments = []string{"production"} })},
+		fake{spec: spec("test_only", func(s *tool.Spec) { s.Environments = []string{"test"} })},
+		fake{spec: spec("on_page", func(s *tool.Spec) { s.Pages = []string{"home", "incidents"} })},
+		fake{spec: spec("off_page", func(s *tool.Spec) { s.Pages = []string{"home"} })},
+		fake{spec: spec("flagged", func(s *tool.Spec) { s.Flag = "beta" })},
+		fake{spec: spec("unflagged", func(s *tool.Spec) { s.Flag = "gamma" })},
+		fake{spec: spec("restart", func(s *tool.Spec) { s.Risk = tool.Write })},
+		fake{spec: spec("not_allowed")},
+	)
+	allow := []string{"zebra", "alpha", "prod_only", "test_only", "on_page", "off_page", "flagged", "unflagged", "restart", "absent", "zebra"}
+	var names []string
+	for _, s := range r.Offer(actor, allow) {
+		names = append(names, s.Name)
+	}
+	if want := []string{"alpha", "flagged", "on_page", "prod_only", "zebra"}; !slices.Equal(names, want) {
+		t.Errorf("got %v, want %v", names, want)
+	}
+	if got := r.Offer(tool.Actor{}, []string{"prod_only", "on_page", "flagged"}); len(got) != 0 {
+		t.Errorf("an empty actor is offered %v", got)
+	}
+	if got := r.Offer(actor, nil); len(got) != 0 {
+		t.Errorf("an empty list offers %v", got)
+	}
+	if got := r.Missing(allow); !slices.Equal(got, []string{"absent"}) {
+		t.Errorf("missing %v", got)
+	}
+	offered := r.Offer(actor, []string{"alpha"})[0]
+	if offered.Timeout != tool.DefaultTimeout || offered.Attempts != 3 || offered.ExcerptBytes != 4096 || offered.Trust != tool.Untrusted || offered.MaxConcurrent != 16 {
+		t.Errorf("defaults: %+v", offered)
+	}
+	offered.Parameters[0] = 'X'
+	if r.Offer(actor, []string{"alpha"})[0].Parameters[0] != '{' {
+		t.Error("a caller can change the registry's schema")
+	}
+}
+
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	r := registry(t, fake{spec: spec("search")}, fake{spec: spec("deploys")}, fake{spec: spec("restart", func(s *tool.Spec) { s.Risk = tool.Write })})
+	allow := []string{"search", "deploys", "restart"}
+	const available = "there is no tool of this name; available: deploys, search"
+	for name, tt := range map[string]struct {
+		tool, raw string
+		code      agent.ToolErrorCode
+		message   string
+		hashOf    string
+	}{
+		"fits":              {"search", `{ "service":"web", "limit":1.0 }`, "", "", `{"limit":1,"service":"web"}`},
+		"unknown":           {"serch", `{"b":1,"a":2}`, agent.ToolUnknown, available, `{"a":2,"b":1}`},
+		"other case":        {"Search", `{}`, agent.ToolUnknown, available, `{}`},
+		"space":             {"search ", `{}`, agent.ToolUnknown, available, `{}`},
+		"Cyrillic":          {"se\u0430rch", `{}`, agent.ToolUnknown, available, `{}`},
+		"full-width":        {"\uff53earch", `{}`, agent.ToolUnknown, available, `{}`},
+		"a write":           {"restart", `{"service":"web"}`, agent.ToolUnknown, available, `{"service":"web"}`},
+		"not JSON":          {"search", `{"service":"hunter2`, agent.ToolInvalidArguments, "the arguments cannot be read: not valid JSON: the text ends too early or breaks off at byte 19", `{"service":"hunter2`},
+		"duplicate":         {"search", `{"service":"a","service":"b"}`, agent.ToolInvalidArguments, "the arguments cannot be read: an object has the same key twice, the second time before byte 24", `{"service":"a","service":"b"}`},
+		"unknown field":     {"search", `{"service":"a","hunter2":1}`, agent.ToolInvalidArguments, "the arguments do not fit: at the top level: unknown field (additionalProperties); known: limit, service", `{"hunter2":1,"service":"a"}`},
+		"above the maximum": {"search", `{"service":"a","limit":99}`, agent.ToolInvalidArguments, "the arguments do not fit: at /limit: must be at most 10 (maximum)", `{"limit":99,"service":"a"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			checked, refused := r.Check(actor, allow, tt.tool, tt.raw)
+			if checked.Hash != tool.Hash([]byte(tt.hashOf)) {
+				t.Errorf("hash is not that of %s", tt.hashOf)
+			}
+			if tt.code == "" {
+				if refused != nil || string(checked.Arguments) != tt.hashOf || checked.Spec.Name != tt.tool {
+					t.Errorf("got %+v, %v", checked, refused)
+				}
+				return
+			}
+			if refused == nil || refused.Code != tt.code || refused.Message != tt.message {
+				t.Errorf("got %v\nwant %s: %s", refused, tt.code, tt.message)
+			}
+		})
+	}
+	if _, refused := r.Check(actor, nil, "search", `{}`); refused == nil || refused.Message != "there is no tool of this name, and no tool is available" {
+		t.Errorf("without tools: %v", refused)
+	}
+	big := `{"service":"` + strings.Repeat("x", tool.MaxArgumentBytes) + `"}`
+	if _, refused := r.Check(actor, allow, "search", big); refused == nil || refused.Code != agent.ToolInvalidArguments {
+		t.Errorf("arguments over the limit: %v", refused)
+	}
+}
+
+func TestCheckListsTwentyNames(t *testing.T) {
+	t.Parallel()
+	var tools []tool.Tool
+	var allow []string
+	for i := range 23 {
+		name := fmt.Sprintf("tool_%02d", i)
+		tools, allow = append(tools, fake{spec: spec(name)}), append(allow, name)
+	}
+	_, refused := registry(t, tools...).Check(actor, allow, "x", "{}")
+	if refused == nil || !strings.HasSuffix(refused.Message, ", tool_19 and 3 more") {
+		t.Errorf("got %v", refused)
+	}
+}

@@ -1,0 +1,114 @@
+package tool
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/tool/schema"
+)
+
+// Limits and defaults of a Spec.
+const (
+	DefaultTimeout       = 30 * time.Second
+	DefaultFastTimeout   = 5 * time.Second
+	DefaultExcerptBytes  = 4 << 10
+	DefaultReadAttempts  = 3
+	DefaultMaxConcurrent = 16
+
+	maxDescriptionBytes = 8 << 10
+	maxAttempts         = 10
+)
+
+// namePattern is ASCII only: a look-alike of another script never matches.
+var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+
+// ValidName reports whether s can name a tool: 1 to 64 of a-z, 0-9 and _ of
+// ASCII, beginning with a letter.
+func ValidName(s string) bool { return namePattern.MatchString(s) }
+
+// complete returns the spec with defaults filled in and with copies of all that
+// its author could still change, and the schema for its arguments.
+func (s Spec) complete() (Spec, *schema.Schema, error) {
+	switch {
+	case !ValidName(s.Name):
+		return s, nil, fmt.Errorf("name %q must be 1 to 64 of a-z, 0-9 and _ of ASCII, beginning with a letter", s.Name)
+	case !agent.ValidID(s.Version):
+		return s, nil, errors.New("version must be 1 to 128 ASCII letters, digits or . _ : @ -, such as \"1\"")
+	case s.Description == "" || len(s.Description) > maxDescriptionBytes || !utf8.ValidString(s.Description):
+		return s, nil, fmt.Errorf("description must be 1 to %d bytes of UTF-8: the model chooses by it", maxDescriptionBytes)
+	case s.Risk != Read && s.Risk != Write:
+		return s, nil, errors.New("risk must be read or write")
+	case s.Fast && s.Risk != Read:
+		return s, nil, errors.New("fast is for reads only")
+	case s.Source == "":
+		return s, nil, errors.New("source is missing: name the system that answers")
+	case s.Trust != "" && s.Trust != Authoritative && s.Trust != Untrusted:
+		return s, nil, errors.New("trust must be authoritative or untrusted")
+	case s.Timeout < 0:
+		return s, nil, errors.New("timeout is negative")
+	case s.ExcerptBytes < 0 || s.ExcerptBytes > MaxResultBytes:
+		return s, nil, fmt.Errorf("excerpt bytes must be 0 to %d", MaxResultBytes)
+	case s.Attempts < 0 || s.Attempts > maxAttempts:
+		return s, nil, fmt.Errorf("attempts must be 0 to %d", maxAttempts)
+	case s.MaxConcurrent < 0:
+		return s, nil, errors.New("max concurrent is negative")
+	}
+	for _, id := range slices.Concat(s.Environments, s.Pages) {
+		if !agent.ValidID(id) {
+			return s, nil, errors.New("environments and pages must be 1 to 128 ASCII letters, digits or . _ : @ -")
+		}
+	}
+	if s.Flag != "" && !agent.ValidID(s.Flag) {
+		return s, nil, errors.New("flag must be 1 to 128 ASCII letters, digits or . _ : @ -")
+	}
+	arguments, err := schema.CompileArguments(s.Parameters)
+	if err != nil {
+		return s, nil, fmt.Errorf("parameters: %w", err)
+	}
+	if s.Trust == "" {
+		s.Trust = Untrusted
+	}
+	if s.Timeout == 0 {
+		s.Timeout = DefaultTimeout
+		if s.Fast {
+			s.Timeout = DefaultFastTimeout
+		}
+	}
+	if s.ExcerptBytes == 0 {
+		s.ExcerptBytes = DefaultExcerptBytes
+	}
+	if s.Attempts == 0 {
+		s.Attempts = 1
+		if s.Risk == Read {
+			s.Attempts = DefaultReadAttempts
+		}
+	}
+	if s.MaxConcurrent == 0 {
+		s.MaxConcurrent = DefaultMaxConcurrent
+	}
+	return s.clone(), arguments, nil
+}
+
+func (s Spec) clone() Spec {
+	s.Parameters = bytes.Clone(s.Parameters)
+	s.Environments = slices.Clone(s.Environments)
+	s.Pages = slices.Clone(s.Pages)
+	return s
+}
+
+// offeredTo reports whether environment, page and flag let actor see the tool.
+func (s Spec) offeredTo(actor Actor) bool {
+	if len(s.Environments) > 0 && !slices.Contains(s.Environments, actor.Scope.Environment) {
+		return false
+	}
+	if len(s.Pages) > 0 && !slices.Contains(s.Pages, actor.Page) {
+		return false
+	}
+	return s.Flag == "" || slices.Contains(actor.Flags, s.Flag)
+}
