@@ -1,0 +1,47 @@
+package opspilot
+
+import (
+	_ "embed"
+	"fmt"
+	"regexp"
+
+	"github.com/fairlead/fairlead/agent/definition"
+)
+
+//go:embed agent.yaml
+var agentYAML []byte
+
+// Option changes the definition.
+type Option func(*definition.Definition)
+
+var notInVersion = regexp.MustCompile(`[^A-Za-z0-9._:@-]+`)
+
+// WithModel runs the agent on another model of the catalogue. As the content is
+// another one, so is the version: "1@gpt-4o-mini" for version 1 on gpt-4o-mini.
+// A worker serves one or the other, as definition.NewSet orders versions of one
+// name only if all are numbers. An empty name, or the one that the definition has, changes nothing.
+func WithModel(name string) Option {
+	return func(d *definition.Definition) {
+		if name == "" || name == d.Model {
+			return
+		}
+		d.Model = name
+		d.Version = cut(d.Version+"@"+notInVersion.ReplaceAllString(name, "-"), maxNameBytes)
+	}
+}
+
+// Definition returns the agent's definition, changed by the options and
+// validated again.
+func Definition(options ...Option) (definition.Definition, error) {
+	d, err := definition.Parse(agentYAML)
+	if err != nil {
+		return d, fmt.Errorf("opspilot: %w", err)
+	}
+	for _, option := range options {
+		option(&d)
+	}
+	if d, err = definition.New(d); err != nil {
+		return d, fmt.Errorf("opspilot: %w", err)
+	}
+	return d, nil
+}

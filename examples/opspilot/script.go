@@ -1,0 +1,284 @@
+package opspilot
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead/fairlead/examples/opspilot/services"
+	"github.com/fairlead/fairlead/model"
+	"github.com/fairlead/fairlead/model/scripted"
+	"github.com/fairlead/fairlead/tool"
+)
+
+// TurnDelay is a pause before each response that lets a person follow the demo.
+const TurnDelay = 150 * time.Millisecond
+
+// maxNameBytes is how much of a name in a question is looked for.
+const maxNameBytes = 100
+
+// Lines asked for at first, and again when the answer came back truncated.
+var logLimits = []int{20, 5, 1}
+
+// Script plays the model of the demo. It is a policy, not a recording: each
+// turn follows from the tool results in the request, and every number of the
+// answer is one that a tool returned. It finds the service that the question
+// names, looks at its status and errors, looks at warnings when connections run
+// out, and then says what it saw. Each turn takes delay.
+func Script(delay time.Duration) scripted.Script {
+	return func(_ context.Context, request model.Request) (scripted.Turn, error) {
+		turn, err := nextTurn(request)
+		turn.Delay = delay
+		return turn, err
+	}
+}
+
+func nextTurn(request model.Request) (scripted.Turn, error) {
+	seen := observeRequest(request)
+	if seen.service == "" {
+		return say(seen.phrases.askName), nil
+	}
+	find, done := seen.last(FindService, nil)
+	if !done {
+		return do(proposed{FindService, findServiceArguments{Query: seen.service}})
+	}
+	var found foundServices
+	if !find.decode(&found) {
+		return say(seen.answerUnusable(find)), nil
+	}
+	service, clear := found.choice()
+	if !clear {
+		return say(seen.answerNotFound(found, find)), nil
+	}
+	return examine(seen, service)
+}
+
+// examine looks at one service until there is enough for an answer.
+func examine(seen observed, service foundService) (scripted.Turn, error) {
+	f := findings{service: service}
+	status, haveStatus := seen.last(ServiceStatus, nil)
+	failures, haveFailures := seen.last(QueryLogs, isLevel("ERROR"))
+	if !haveStatus || !haveFailures {
+		return do(
+			proposed{ServiceStatus, serviceStatusArguments{ServiceID: service.ID}},
+			proposed{QueryLogs, queryLogsArguments{ServiceID: service.ID, Level: "ERROR", Limit: logLimits[0]}},
+		)
+	}
+	if again, narrower := narrow(failures); narrower {
+		return do(again)
+	}
+	f.status.read(status)
+	f.failures.read(failures)
+
+	if f.poolExhausted() {
+		warnings, haveWarnings := seen.last(QueryLogs, isLevel("WARN"))
+		if !haveWarnings {
+			return do(proposed{QueryLogs, queryLogsArguments{ServiceID: service.ID, Level: "WARN", Contains: "pool", Limit: logLimits[0]}})
+		}
+		if again, narrower := narrow(warnings); narrower {
+			return do(again)
+		}
+		f.warnings.read(warnings)
+	}
+	return say(seen.answer(f)), nil
+}
+
+// choice returns the service that was meant: the exact name, or the only match.
+func (f foundServices) choice() (service foundService, clear bool) {
+	if len(f.Services) == 0 {
+		return service, false
+	}
+	first := f.Services[0]
+	exact := lettersAndDigits(first.Name) == lettersAndDigits(f.Query)
+	return first, exact || len(f.Services) == 1
+}
+
+// narrow asks for fewer lines when the last answer did not fit the prompt.
+func narrow(o observation) (again proposed, narrower bool) {
+	if !o.envelope.Truncated {
+		return again, false
+	}
+	var a queryLogsArguments
+	if json.Unmarshal([]byte(o.call.Arguments), &a) != nil {
+		return again, false
+	}
+	for _, limit := range logLimits {
+		if limit < a.Limit {
+			a.Limit = limit
+			return proposed{QueryLogs, a}, true
+		}
+	}
+	return again, false
+}
+
+func isLevel(level string) func(model.ToolCall) bool {
+	return func(call model.ToolCall) bool {
+		var a queryLogsArguments
+		return json.Unmarshal([]byte(call.Arguments), &a) == nil && a.Level == level
+	}
+}
+
+// observed is what the script reads out of one request.
+type observed struct {
+	phrases phrases
+	// service is the name that the user's words contain, "" if none.
+	service string
+	// observations are the answered calls since the user's last message.
+	observations []observation
+}
+
+// observation is one tool call with its result.
+type observation struct {
+	call     model.ToolCall
+	envelope envelope
+	readable bool
+}
+
+// envelope is what a tool message holds: a result, or the error in its place.
+type envelope struct {
+	tool.Envelope
+	Error *struct {
+		Code string `json:"code"`
+	} `json:"error"`
+}
+
+func observeRequest(request model.Request) observed {
+	var seen observed
+	calls := map[string]model.ToolCall{}
+	for _, message := range request.Messages {
+		switch message.Role {
+		case model.RoleUser:
+			seen.observations = nil
+			seen.phrases = phrasesFor(message.Text)
+			// "And its error log?" means the service named before.
+			if name := serviceName(message.Text); name != "" {
+				seen.service = name
+			}
+		case model.RoleAssistant:
+			for _, call := range message.Calls {
+				calls[call.ID] = call
+			}
+		case model.RoleTool:
+			o := observation{call: calls[message.CallID]}
+			o.readable = json.Unmarshal([]byte(message.Text), &o.envelope) == nil
+			seen.observations = append(seen.observations, o)
+		}
+	}
+	return seen
+}
+
+// last returns the newest answered call of a tool that fits; nil fits all.
+func (s observed) last(name string, fits func(model.ToolCall) bool) (observation, bool) {
+	for i := len(s.observations) - 1; i >= 0; i-- {
+		o := s.observations[i]
+		if o.call.Name == name && (fits == nil || fits(o.call)) {
+			return o, true
+		}
+	}
+	return observation{}, false
+}
+
+// decode reads a complete, successful result.
+func (o observation) decode(into any) bool {
+	return o.readable && o.envelope.Error == nil && !o.envelope.Truncated && json.Unmarshal(o.envelope.Content, into) == nil
+}
+
+// citation names the stored result that a statement rests on.
+func (o observation) citation() string {
+	id := o.envelope.ResultID
+	if id == "" {
+		id = o.call.ID
+	}
+	return "[" + o.call.Name + " " + id + "]"
+}
+
+// problem says why there is no usable result.
+func (o observation) problem() string {
+	switch {
+	case o.envelope.Error != nil:
+		return o.envelope.Error.Code
+	case o.envelope.Truncated:
+		return "truncated"
+	}
+	return "unreadable"
+}
+
+var (
+	hyphenatedName  = regexp.MustCompile(`[a-z][a-z0-9]*(?:-[a-z0-9]+)+`)
+	serviceLikeName = regexp.MustCompile(`-(?:api|service|svc|worker|gateway|server|app|db)$`)
+)
+
+// serviceName finds the service that a text names: a word like payment-api,
+// else another word with a hyphen, else a topic in English or Chinese.
+func serviceName(text string) string {
+	lower := strings.ToLower(text)
+	names := hyphenatedName.FindAllString(lower, -1)
+	if i := slices.IndexFunc(names, serviceLikeName.MatchString); i >= 0 {
+		return cut(names[i], maxNameBytes)
+	}
+	if len(names) > 0 {
+		return cut(names[0], maxNameBytes)
+	}
+	for _, topic := range []struct{ word, query string }{{"支付", "payment"}, {"payment", "payment"}, {"账", "ledger"}, {"ledger", "ledger"}} {
+		if strings.Contains(lower, topic.word) {
+			return topic.query
+		}
+	}
+	return ""
+}
+
+// proposed is a call that is not yet in wire form.
+type proposed struct {
+	name      string
+	arguments any
+}
+
+func do(calls ...proposed) (scripted.Turn, error) {
+	var turn scripted.Turn
+	for _, call := range calls {
+		arguments, err := json.Marshal(call.arguments)
+		if err != nil {
+			return turn, err
+		}
+		turn.Calls = append(turn.Calls, scripted.Call{Name: call.name, Arguments: string(arguments)})
+	}
+	return turn, nil
+}
+
+func say(text string) scripted.Turn { return scripted.Turn{Text: text} }
+
+// findings are the facts that an answer is made of.
+type findings struct {
+	service  foundService
+	status   fact[observedStatus]
+	failures fact[foundLines]
+	warnings fact[foundLines]
+}
+
+// fact is one tool result, or the reason why there is none.
+type fact[T any] struct {
+	asked       bool
+	known       bool
+	value       T
+	observation observation
+}
+
+func (f *fact[T]) read(o observation) {
+	f.asked, f.observation = true, o
+	f.known = o.decode(&f.value)
+}
+
+func (f findings) poolExhausted() bool {
+	if f.status.known {
+		return f.status.value.Health.Reason == services.ReasonPoolExhausted
+	}
+	for _, line := range f.failures.value.Lines {
+		if strings.Contains(string(line), "pool: no free connection") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,94 @@
+// Package opspilot is the demo agent of fairlead: an assistant that a person
+// asks why a service fails. It has three read tools, a definition in YAML, and
+// a script that plays the model when no real one is configured.
+//
+// It imports public packages of fairlead only: an agent of your own can be
+// written in the same way, in a module of its own.
+package opspilot
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/examples/opspilot/services"
+	"github.com/fairlead/fairlead/tool"
+)
+
+// The names of the tools.
+const (
+	FindService   = "find_service"
+	ServiceStatus = "service_status"
+	QueryLogs     = "query_logs"
+)
+
+// Config says where the tools find their data.
+type Config struct {
+	// RegistryDir is the directory of the service registry; it need not exist
+	// yet.
+	RegistryDir string
+}
+
+// Tools returns the agent's own tools. Each sees the services of the actor's
+// environment and no others. They are safe for concurrent use.
+func Tools(config Config) ([]tool.Tool, error) {
+	registry, err := services.Open(config.RegistryDir)
+	if err != nil {
+		return nil, err
+	}
+	var tools []tool.Tool
+	for _, build := range []func(*services.Registry) (tool.Tool, error){newFindService, newServiceStatus, newQueryLogs} {
+		built, err := build(registry)
+		if err != nil {
+			return nil, fmt.Errorf("build OpsPilot tools: %w", err)
+		}
+		tools = append(tools, built)
+	}
+	return tools, nil
+}
+
+// authorized adds an authorization rule to a tool.
+type authorized struct {
+	tool.Tool
+	rule func(context.Context, tool.Invocation) error
+}
+
+// Authorize implements tool.Authorizer.
+func (a authorized) Authorize(ctx context.Context, call tool.Invocation) error {
+	return a.rule(ctx, call)
+}
+
+// serviceInEnvironment allows a call on a service of the actor's environment.
+// A service of another environment and one that does not exist are refused
+// alike, so that nobody learns by asking what runs elsewhere. A registry that
+// cannot be read is neither: the question stays open and the door closed.
+func serviceInEnvironment(registry *services.Registry) func(context.Context, tool.Invocation) error {
+	return func(_ context.Context, call tool.Invocation) error {
+		var arguments struct {
+			ServiceID string `json:"service_id"`
+		}
+		if err := json.Unmarshal(call.Arguments, &arguments); err != nil {
+			return fmt.Errorf("authorize: %w", err)
+		}
+		_, err := registry.Get(call.Actor.Scope.Environment, arguments.ServiceID)
+		if errors.Is(err, services.ErrNotFound) {
+			return tool.ErrForbidden
+		}
+		return err
+	}
+}
+
+// lookUp finds the service again at execution: between authorization and now it
+// may have gone.
+func lookUp(registry *services.Registry, call tool.Invocation, id string) (services.Record, error) {
+	record, err := registry.Get(call.Actor.Scope.Environment, id)
+	switch {
+	case errors.Is(err, services.ErrNotFound):
+		return record, &tool.Error{Code: agent.ToolNotFound, Message: "there is no such service in this environment; get a service_id from find_service"}
+	case err != nil:
+		return record, &tool.Error{Code: agent.ToolUnavailable, Message: "the service registry could not be read", Transient: true, Err: err}
+	}
+	return record, nil
+}
