@@ -1,0 +1,223 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/db/internal/dbsqlc"
+)
+
+// Run is one run. Content is elsewhere: the question and the answer are
+// messages of its conversation.
+type Run struct {
+	ID                string
+	Scope             agent.Scope
+	Conversation      string
+	Generation        int64
+	Agent             string
+	DefinitionVersion string
+	DefinitionDigest  string
+	Page              string
+	Flags             []string
+	Status            agent.Status
+	Reason            agent.Reason
+	Detail            string
+	// Step and ToolCalls are totals, written when the run ends.
+	Step        int
+	ToolCalls   int
+	Budget      agent.Budget
+	Deadline    time.Time
+	WorkflowID  string
+	RequestHash string
+	QuestionID  string
+	// AnswerID is the message that answers, once the run has succeeded.
+	AnswerID  string
+	CreatedAt time.Time
+	// StartedAt and EndedAt are zero until then.
+	StartedAt time.Time
+	EndedAt   time.Time
+
+	// Version counts the transitions.
+	Version int
+	// CurrentGeneration is the newest of the conversation, as read.
+	CurrentGeneration int64
+}
+
+// Superseded reports whether a newer generation of the conversation has begun.
+func (r Run) Superseded() bool { return r.Generation != r.CurrentGeneration }
+
+// OpenRun is a run of a conversation that has not ended.
+type OpenRun struct {
+	ID         string
+	Generation int64
+}
+
+// BeginState is what the beginning of a run is decided on. The transaction
+// holds the conversation, so it stays true until the commit.
+type BeginState struct {
+	Conversation Conversation
+	// Run is the run of that ID if it exists, whoever owns it.
+	Run *Run
+	// OpenRuns are the conversation's runs that have not ended, oldest first.
+	OpenRuns []OpenRun
+	// Limits are the tenant's own; nil fields are left to the configuration.
+	Limits Limits
+	Used   DailyUsage
+}
+
+// LoadBegin makes the conversation if it does not exist, holds it against other
+// submits, and reads what BeginRun decides on.
+func (tx *Tx) LoadBegin(ctx context.Context, conversation, runID string, day time.Time) (BeginState, error) {
+	var (
+		tenant = tx.scope.Tenant
+		conv   dbsqlc.LockConversationRow
+		run    *dbsqlc.GetRunRow
+		open   []dbsqlc.OpenRunsRow
+		limits []dbsqlc.GetTenantLimitRow
+		used   []dbsqlc.GetDailyUsageRow
+	)
+	err := tx.read(ctx,
+		exec(tx.q.CreateConversation, dbsqlc.CreateConversationParams{
+			Tenant: tenant, ID: conversation, UserID: tx.scope.User, Environment: tx.scope.Environment,
+		}),
+		one(tx.q.LockConversation, dbsqlc.LockConversationParams{Tenant: tenant, ID: conversation}, &conv),
+		maybe(tx.q.GetRun, dbsqlc.GetRunParams{Tenant: tenant, ID: runID}, &run),
+		one(tx.q.OpenRuns, dbsqlc.OpenRunsParams{Tenant: tenant, ConversationID: conversation}, &open),
+		one(tx.q.GetTenantLimit, tenant, &limits),
+		one(tx.q.GetDailyUsage, dbsqlc.GetDailyUsageParams{Tenant: tenant, Day: day, UserID: tx.scope.User}, &used),
+	)
+	if err != nil {
+		return BeginState{}, fmt.Errorf("load conversation: %w", err)
+	}
+	state := BeginState{
+		Conversation: Conversation{
+			ID: conversation, User: conv.UserID, Environment: conv.Environment,
+			Version: conv.Version, Generation: conv.Generation, LastSeq: conv.LastSeq,
+		},
+		Limits: toLimits(limits),
+		Used:   toDailyUsage(used),
+	}
+	if run != nil {
+		r := toRun(run.Run, run.CurrentGeneration)
+		state.Run = &r
+	}
+	for _, o := range open {
+		state.OpenRuns = append(state.OpenRuns, OpenRun(o))
+	}
+	return state, nil
+}
+
+// InsertRun queues a new run in status queued, with its first transition. Its
+// question must be queued before it.
+func (tx *Tx) InsertRun(r Run) {
+	flags := r.Flags
+	if flags == nil {
+		flags = []string{}
+	}
+	tx.write(exec(tx.q.InsertRun, dbsqlc.InsertRunParams{
+		Tenant: tx.scope.Tenant, ID: r.ID, UserID: tx.scope.User, Environment: tx.scope.Environment,
+		ConversationID: r.Conversation, Generation: r.Generation, Agent: r.Agent,
+		DefinitionVersion: r.DefinitionVersion, DefinitionDigest: r.DefinitionDigest, Page: r.Page, Flags: flags,
+		MaxSteps: int32(r.Budget.MaxSteps), MaxToolCalls: int32(r.Budget.MaxToolCalls), MaxTokens: r.Budget.MaxTokens,
+		MaxCostMicros: r.Budget.MaxCostMicros, TimeoutNs: int64(r.Budget.Timeout), Deadline: r.Deadline,
+		WorkflowID: r.WorkflowID, RequestHash: r.RequestHash, QuestionMessageID: r.QuestionID,
+	}))
+}
+
+// AdmitRun queues the move of a queued run to running, which happens if tenant
+// and user have a free slot. After the commit, admitted says whether it did.
+// Admissions of a tenant wait for each other until the commit: queue this last.
+func (tx *Tx) AdmitRun(runID string, limits Limits, admitted *bool) {
+	tx.write(exec(tx.q.LockAdmission, tx.scope.Tenant))
+	tx.write(one(tx.q.AdmitRun, dbsqlc.AdmitRunParams{
+		Tenant: tx.scope.Tenant, ID: runID, UserID: tx.scope.User, GraceSeconds: agent.EndGrace.Seconds(),
+		MaxRunning: orUnlimited(limits.MaxRunning), MaxRunningPerUser: orUnlimited(limits.MaxRunningPerUser),
+	}, admitted))
+}
+
+// Move is a change of a run's status with what goes along.
+type Move struct {
+	To       agent.Status
+	Reason   agent.Reason
+	Detail   string
+	AnswerID string
+	// Step and ToolCalls are the totals at an end.
+	Step, ToolCalls int
+}
+
+// MoveRun queues a change of status from the one in which r was read. It
+// returns an *agent.TransitionError if the table of moves does not have it. If
+// somebody else moved the run since, the transaction fails with ErrConflict.
+func (tx *Tx) MoveRun(r Run, m Move) error {
+	if !r.Status.CanBecome(m.To) {
+		return &agent.TransitionError{From: r.Status, To: m.To}
+	}
+	tx.write(exec(tx.q.MoveRun, dbsqlc.MoveRunParams{
+		Tenant: tx.scope.Tenant, ID: r.ID, FromStatus: string(r.Status), ToStatus: string(m.To),
+		Version: int32(r.Version), NextVersion: int32(r.Version + 1),
+		Reason: optional(string(m.Reason)), Detail: m.Detail, AnswerMessageID: optional(m.AnswerID),
+		Step: int32(m.Step), ToolCalls: int32(m.ToolCalls), Terminal: m.To.Terminal(),
+	}))
+	return nil
+}
+
+// EndState is what the end of a run is decided on. The transaction holds the
+// run.
+type EndState struct {
+	Run     Run
+	Totals  Totals
+	Actions []agent.CompletedAction
+	// ToolCalls counts all calls that were carried out.
+	ToolCalls int
+}
+
+// LoadEnd holds the run against other changes of its status and reads what it
+// amounts to: ErrNotFound if the scope has no such run. Actions are the newest
+// maxActions, in order.
+func (tx *Tx) LoadEnd(ctx context.Context, runID string, maxActions int) (EndState, error) {
+	var (
+		run    dbsqlc.LockRunRow
+		totals dbsqlc.RunTotalsRow
+		calls  []dbsqlc.CompletedCallsRow
+		key    = dbsqlc.LockRunParams{Tenant: tx.scope.Tenant, ID: runID}
+	)
+	err := tx.read(ctx,
+		one(tx.q.LockRun, key, &run),
+		one(tx.q.RunTotals, dbsqlc.RunTotalsParams{Tenant: tx.scope.Tenant, RunID: runID}, &totals),
+		one(tx.q.CompletedCalls, dbsqlc.CompletedCallsParams{Tenant: tx.scope.Tenant, RunID: runID, MaxCalls: int32(maxActions)}, &calls),
+	)
+	if err != nil {
+		return EndState{}, fmt.Errorf("load run: %w", err)
+	}
+	state := EndState{Run: toRun(run.Run, run.CurrentGeneration), Totals: toTotals(totals)}
+	if state.Run.Scope != tx.scope {
+		return EndState{}, fmt.Errorf("load run: %w", ErrNotFound)
+	}
+	for i := len(calls) - 1; i >= 0; i-- {
+		state.ToolCalls = int(calls[i].Total)
+		state.Actions = append(state.Actions, agent.CompletedAction{
+			CallID: calls[i].CallID, Tool: calls[i].Tool, Error: agent.ToolErrorCode(calls[i].ErrorCode),
+		})
+	}
+	return state, nil
+}
+
+func toRun(row dbsqlc.Run, currentGeneration int64) Run {
+	return Run{
+		ID: row.ID, Scope: agent.Scope{Tenant: row.Tenant, User: row.UserID, Environment: row.Environment},
+		Conversation: row.ConversationID, Generation: row.Generation, Agent: row.Agent,
+		DefinitionVersion: row.DefinitionVersion, DefinitionDigest: row.DefinitionDigest, Page: row.Page, Flags: row.Flags,
+		Status: agent.Status(row.Status), Reason: agent.Reason(present(row.Reason)), Detail: row.Detail,
+		Step: int(row.Step), ToolCalls: int(row.ToolCalls),
+		Budget: agent.Budget{
+			MaxSteps: int(row.MaxSteps), MaxToolCalls: int(row.MaxToolCalls), MaxTokens: row.MaxTokens,
+			MaxCostMicros: row.MaxCostMicros, Timeout: time.Duration(row.TimeoutNs),
+		},
+		Deadline: row.Deadline.UTC(), WorkflowID: row.WorkflowID, RequestHash: row.RequestHash,
+		QuestionID: row.QuestionMessageID, AnswerID: present(row.AnswerMessageID),
+		CreatedAt: row.CreatedAt, StartedAt: present(row.StartedAt), EndedAt: present(row.EndedAt),
+		Version: int(row.Version), CurrentGeneration: currentGeneration,
+	}
+}

@@ -1,0 +1,155 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/db/internal/dbsqlc"
+)
+
+// CallStatus is where a tool call stands.
+type CallStatus string
+
+// The closed set of call statuses.
+const (
+	CallProposed CallStatus = "proposed"
+	// CallRefused: answered with an error before it was executed.
+	CallRefused   CallStatus = "refused"
+	CallRunning   CallStatus = "running"
+	CallSucceeded CallStatus = "succeeded"
+	CallFailed    CallStatus = "failed"
+	// CallAbandoned: the run ended before the call had an outcome.
+	CallAbandoned CallStatus = "abandoned"
+)
+
+// ToolCall is one call that the model proposed.
+type ToolCall struct {
+	// ID is "<step>.<index>".
+	ID             string
+	Step, Index    int
+	ProviderCallID string
+	Tool           string
+	ToolVersion    string
+	Risk           string
+	// Arguments are canonical JSON, or what the model wrote if it is not JSON:
+	// valid UTF-8 without NUL.
+	Arguments     string
+	ArgumentsHash string
+	Status        CallStatus
+	// Error is set for refused and failed calls.
+	Error *agent.ToolError
+	// Envelope is what the model is shown; it is written with the outcome.
+	Envelope   string
+	ResultHash string
+	Executions int
+}
+
+// Recorded reports whether the call has an outcome.
+func (c ToolCall) Recorded() bool {
+	return c.Status == CallRefused || c.Status == CallSucceeded || c.Status == CallFailed
+}
+
+// InsertToolCalls queues new calls, proposed or refused.
+func (tx *Tx) InsertToolCalls(runID string, calls []ToolCall) {
+	for _, c := range calls {
+		params := dbsqlc.InsertToolCallParams{
+			Tenant: tx.scope.Tenant, RunID: runID, CallID: c.ID, Step: int32(c.Step), Idx: int32(c.Index),
+			ProviderCallID: c.ProviderCallID, Tool: c.Tool, ToolVersion: c.ToolVersion, Risk: c.Risk,
+			Arguments: c.Arguments, ArgumentsHash: c.ArgumentsHash, Status: string(c.Status), Envelope: optional(c.Envelope),
+		}
+		if c.Error != nil {
+			params.ErrorCode, params.ErrorHash = string(c.Error.Code), c.Error.Hash
+		}
+		if c.Status == CallRefused {
+			now := time.Now()
+			params.EndedAt = &now
+		}
+		tx.write(exec(tx.q.InsertToolCall, params))
+	}
+}
+
+// ToolCall reads a call with the run that it belongs to, in one round trip:
+// ErrNotFound if the scope has no such run or the run no such call.
+func (db *DB) ToolCall(ctx context.Context, scope agent.Scope, runID, callID string) (Run, ToolCall, error) {
+	var (
+		run  dbsqlc.GetRunRow
+		call dbsqlc.GetToolCallRow
+	)
+	err := db.inScope(ctx, scope,
+		one(db.q.GetRun, dbsqlc.GetRunParams{Tenant: scope.Tenant, ID: runID}, &run),
+		one(db.q.GetToolCall, dbsqlc.GetToolCallParams{Tenant: scope.Tenant, RunID: runID, CallID: callID}, &call),
+	)
+	if err != nil {
+		return Run{}, ToolCall{}, fmt.Errorf("load tool call: %w", err)
+	}
+	r := toRun(run.Run, run.CurrentGeneration)
+	if r.Scope != scope {
+		return Run{}, ToolCall{}, fmt.Errorf("load tool call: %w", ErrNotFound)
+	}
+	c := ToolCall{
+		ID: call.CallID, Step: int(call.Step), Index: int(call.Idx), Tool: call.Tool, ToolVersion: call.ToolVersion, Risk: call.Risk,
+		Arguments: call.Arguments, ArgumentsHash: call.ArgumentsHash, Status: CallStatus(call.Status),
+		ResultHash: call.ResultHash, Executions: int(call.Executions),
+	}
+	if call.ErrorCode != "" {
+		c.Error = &agent.ToolError{Code: agent.ToolErrorCode(call.ErrorCode), Hash: call.ErrorHash}
+	}
+	return r, c, nil
+}
+
+// StartToolCall queues the mark that a call is being executed.
+func (tx *Tx) StartToolCall(runID, callID string) {
+	tx.write(exec(tx.q.StartToolCall, dbsqlc.StartToolCallParams{Tenant: tx.scope.Tenant, RunID: runID, CallID: callID}))
+}
+
+// CallOutcome is how an execution came out: Error, or a result in full.
+type CallOutcome struct {
+	Error      *agent.ToolError
+	Envelope   string
+	Content    []byte
+	ResultHash string
+	// ContentType is "application/json" or "text/plain".
+	ContentType string
+	StartedAt   time.Time
+}
+
+// FinishToolCall queues the outcome of a call with its full result. The first
+// outcome stays: after the commit, recorded says whether it was this one.
+func (tx *Tx) FinishToolCall(runID, callID string, o CallOutcome, recorded *bool) {
+	params := dbsqlc.FinishToolCallParams{
+		Tenant: tx.scope.Tenant, RunID: runID, CallID: callID, Status: string(CallSucceeded), Envelope: o.Envelope,
+		ResultHash: o.ResultHash, StartedAt: o.StartedAt, Content: o.Content, ContentType: o.ContentType,
+	}
+	if o.Content == nil {
+		params.Content = []byte{}
+	}
+	if o.Error != nil {
+		params.Status, params.ErrorCode, params.ErrorHash = string(CallFailed), string(o.Error.Code), o.Error.Hash
+	}
+	tx.write(one(tx.q.FinishToolCall, params, recorded))
+}
+
+// AbandonToolCalls queues the mark that a run's open calls will never have an
+// outcome.
+func (tx *Tx) AbandonToolCalls(runID string) {
+	tx.write(exec(tx.q.AbandonToolCalls, dbsqlc.AbandonToolCallsParams{Tenant: tx.scope.Tenant, RunID: runID}))
+}
+
+// ReadResult returns up to limit bytes of a result from offset, and the size of
+// the whole: ErrNotFound unless it is a result of this run in this scope. The
+// ID of a result is that of its call.
+func (db *DB) ReadResult(ctx context.Context, scope agent.Scope, runID, resultID string, offset, limit int64) (chunk []byte, total int64, err error) {
+	const most = math.MaxInt32 - 1
+	var row dbsqlc.ReadToolResultRow
+	err = db.inScope(ctx, scope, one(db.q.ReadToolResult, dbsqlc.ReadToolResultParams{
+		Tenant: scope.Tenant, UserID: scope.User, Environment: scope.Environment, RunID: runID, CallID: resultID,
+		FirstByte: int32(min(max(offset, 0), most) + 1), MaxBytes: int32(min(max(limit, 0), most)),
+	}, &row))
+	if err != nil {
+		return nil, 0, fmt.Errorf("read tool result: %w", err)
+	}
+	return row.Chunk, row.Total, nil
+}
