@@ -1,0 +1,34 @@
+// Command starter starts agent runs and shows them: run, follow, show, list and
+// cancel. It talks to Temporal to start and cancel, and reads what happened from
+// PostgreSQL; it serves nothing.
+//
+// Exit codes: 0 the run succeeded (or the command did its work), 1 the run
+// failed, 2 wrong usage or a request that cannot become a run, 3 Temporal or
+// PostgreSQL cannot be reached, 4 the run was canceled, 130 interrupted.
+package main
+
+import (
+	"context"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// After the first signal the default comes back, so a second one ends the
+	// process even if the first is not obeyed.
+	context.AfterFunc(ctx, stop)
+	a := &app{
+		in: os.Stdin, out: os.Stdout, errOut: os.Stderr,
+		inTerminal: isTerminal(os.Stdin),
+		color:      isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
+		openReader: openReader, openEngine: openEngine,
+	}
+	os.Exit(a.main(ctx, os.Args[1:]))
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

@@ -1,0 +1,150 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/fairlead/fairlead/activities"
+	"github.com/fairlead/fairlead/agent/definition"
+	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/model"
+	"github.com/fairlead/fairlead/model/openai"
+	"github.com/fairlead/fairlead/tool"
+)
+
+// providerOpenAI is the catalogue's name of the OpenAI-compatible provider.
+const providerOpenAI = "openai"
+
+// wiring is what the activities work with.
+type wiring struct {
+	definitions *definition.Set
+	tools       *tool.Registry
+	models      *model.Resolver
+}
+
+// wire puts the parts together and refuses what could only fail later, in a
+// run: a definition with a tool or model that this worker does not have.
+func wire(options Options, settings config.Config, database *db.DB) (wiring, error) {
+	catalogue, err := loadCatalogue(options, settings)
+	if err != nil {
+		return wiring{}, err
+	}
+	definitions, err := loadDefinitions(options, settings)
+	if err != nil {
+		return wiring{}, err
+	}
+	if settings.Model != "" {
+		if catalogue, definitions, err = override(settings.Model, catalogue, definitions); err != nil {
+			return wiring{}, err
+		}
+	}
+	adapters, err := adapters(options, settings)
+	if err != nil {
+		return wiring{}, err
+	}
+	tools, err := tool.NewRegistry(append([]tool.Tool{tool.NewFetchResult(activities.Results{DB: database})}, options.Tools...)...)
+	if err != nil {
+		return wiring{}, err
+	}
+	w := wiring{definitions: definitions, tools: tools, models: model.NewResolver(catalogue, adapters)}
+	return w, w.check()
+}
+
+func (w wiring) check() error {
+	var errs []error
+	for _, d := range w.definitions.All() {
+		if missing := w.tools.Missing(d.Tools); len(missing) > 0 {
+			errs = append(errs, fmt.Errorf("agent %s %s lists tools that this worker does not have: %s", d.Name, d.Version, strings.Join(missing, ", ")))
+		}
+		if _, _, err := w.models.Resolve(d.Model); err != nil {
+			errs = append(errs, fmt.Errorf("agent %s %s: %w", d.Name, d.Version, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func loadCatalogue(options Options, settings config.Config) (model.Catalogue, error) {
+	switch {
+	case options.Catalogue != nil:
+		return *options.Catalogue, nil
+	case settings.Catalogue == "":
+		return model.DefaultCatalogue(), nil
+	}
+	text, err := os.ReadFile(settings.Catalogue)
+	if err != nil {
+		return model.Catalogue{}, &config.Error{Key: "catalogue", Problem: err.Error()}
+	}
+	catalogue, err := model.ParseCatalogue(text)
+	if err != nil {
+		return model.Catalogue{}, &config.Error{Key: "catalogue", Problem: fmt.Sprintf("%s: %v", settings.Catalogue, err)}
+	}
+	return catalogue, nil
+}
+
+func loadDefinitions(options Options, settings config.Config) (*definition.Set, error) {
+	all := options.Definitions
+	if settings.Definitions != "" {
+		loaded, err := definition.LoadDir(settings.Definitions)
+		if err != nil {
+			return nil, &config.Error{Key: "definitions", Problem: err.Error()}
+		}
+		all = append(loaded.All(), all...)
+	}
+	if len(all) == 0 {
+		return nil, &config.Error{Key: "definitions", Problem: "this worker has no agent definition; name a directory of them"}
+	}
+	return definition.NewSet(all...)
+}
+
+var notInVersion = regexp.MustCompile(`[^A-Za-z0-9._:@-]+`)
+
+// override puts every agent on one model. As the content is another one, so is
+// the version: "1@gpt-4o-mini" for version 1 on gpt-4o-mini. Older versions of
+// an agent are not served then, because such versions have no order.
+func override(name string, catalogue model.Catalogue, definitions *definition.Set) (model.Catalogue, *definition.Set, error) {
+	if _, listed := catalogue.Lookup(name); !listed {
+		entry, err := model.AdHoc(name)
+		if err == nil {
+			catalogue, err = catalogue.With(entry)
+		}
+		if err != nil {
+			return catalogue, nil, &config.Error{Key: "model", Problem: fmt.Sprintf("%v; the catalogue lists %s", err, strings.Join(catalogue.Names(), ", "))}
+		}
+	}
+	var changed []definition.Definition
+	for _, agentName := range definitions.Names() {
+		d, _ := definitions.Lookup(agentName, "")
+		if d.Model != name {
+			d.Model, d.Version = name, overriddenVersion(d.Version, name)
+		}
+		changed = append(changed, d)
+	}
+	set, err := definition.NewSet(changed...)
+	return catalogue, set, err
+}
+
+func overriddenVersion(version, modelName string) string {
+	version += "@" + notInVersion.ReplaceAllString(modelName, "-")
+	if len(version) > 100 {
+		version = version[:100] // ASCII by the pattern
+	}
+	return version
+}
+
+func adapters(options Options, settings config.Config) (map[string]model.Model, error) {
+	all := map[string]model.Model{}
+	if settings.OpenAI.Configured() {
+		adapter, err := openai.New(openai.Options{APIKey: settings.OpenAI.APIKey.Value(), BaseURL: settings.OpenAI.BaseURL})
+		if err != nil {
+			return nil, fmt.Errorf("OPENAI_BASE_URL: %w", err)
+		}
+		all[providerOpenAI] = adapter
+	}
+	maps.Copy(all, options.Models)
+	return all, nil
+}

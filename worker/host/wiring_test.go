@@ -1,0 +1,236 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/fairlead/fairlead/activities"
+	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/agent/definition"
+	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/model"
+	"github.com/fairlead/fairlead/model/scripted"
+	"github.com/fairlead/fairlead/tool"
+)
+
+// nowhere is a database that nobody listens at: opening is lazy.
+func nowhere(t *testing.T) *db.DB {
+	t.Helper()
+	database, err := db.Open(t.Context(), "postgres://u@127.0.0.1:1/none", db.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(database.Close)
+	return database
+}
+
+func someDefinition(version, modelName string, tools ...string) definition.Definition {
+	return definition.Definition{
+		Name: "helper", Version: version, System: "Help.", Model: modelName, Tools: tools, Environments: []string{"test"},
+		Budget: definition.Budget{MaxSteps: 3, MaxToolCalls: 3, MaxTokens: 10000, Timeout: time.Minute},
+	}
+}
+
+func someOptions(definitions ...definition.Definition) Options {
+	return Options{Definitions: definitions, Models: map[string]model.Model{"scripted": scripted.New(nil)}, Tools: []tool.Tool{lookup{}}}
+}
+
+type lookup struct{}
+
+func (lookup) Spec() tool.Spec {
+	return tool.Spec{Name: "lookup", Version: "1", Description: "Looks.", Parameters: json.RawMessage(`{"type":"object"}`), Risk: tool.Read, Source: "test"}
+}
+
+func (lookup) Execute(context.Context, tool.Invocation) (tool.Result, error) {
+	return tool.Result{}, nil
+}
+
+// TestEveryActivityIsRegistered proves that what workflows call by name has an
+// implementation of the right signature.
+func TestEveryActivityIsRegistered(t *testing.T) {
+	t.Parallel()
+	database := nowhere(t)
+	w, err := wire(someOptions(someDefinition("1", "scripted", "lookup")), config.Config{}, database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runs, err := activities.New(activities.Config{DB: database, Models: w.models, Tools: w.tools, Definitions: w.definitions})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registered := recorder{}
+	runs.Register(registered)
+
+	signature := map[string]reflect.Type{
+		agent.ActivityBeginRun:   reflect.TypeFor[func(context.Context, agent.BeginRunInput) (agent.BeginRunOutput, error)](),
+		agent.ActivityNextAction: reflect.TypeFor[func(context.Context, agent.NextActionInput) (agent.Action, error)](),
+		agent.ActivityReadTool:   reflect.TypeFor[func(context.Context, agent.ReadToolInput) (agent.ToolOutcome, error)](),
+		agent.ActivityEndRun:     reflect.TypeFor[func(context.Context, agent.EndRunInput) (agent.RunResult, error)](),
+	}
+	for _, name := range agent.Activities() {
+		want, ok := signature[name]
+		if !ok {
+			t.Errorf("this test knows no signature of %s: add it", name)
+			continue
+		}
+		if got := registered[name]; got != want {
+			t.Errorf("%s is registered as %v, want %v", name, got, want)
+		}
+	}
+	if len(registered) != len(agent.Activities()) {
+		t.Errorf("registered are %v, package agent lists %v", registered, agent.Activities())
+	}
+}
+
+type recorder map[string]reflect.Type
+
+func (r recorder) RegisterActivityWithOptions(a any, options activity.RegisterOptions) {
+	r[options.Name] = reflect.TypeOf(a)
+}
+
+func TestWireRefuses(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "broken.yaml")
+	if err := os.WriteFile(broken, []byte("models: {}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		options  Options
+		settings config.Config
+		want     string
+	}{
+		"no definition":       {someOptions(), config.Config{}, "no agent definition"},
+		"unknown tool":        {someOptions(someDefinition("1", "scripted", "lookup", "restart")), config.Config{}, "does not have: restart"},
+		"unknown model":       {someOptions(someDefinition("1", "gpt-0")), config.Config{}, "unknown model"},
+		"no provider":         {someOptions(someDefinition("1", "gpt-4.1")), config.Config{}, "not configured"},
+		"bad override":        {someOptions(someDefinition("1", "scripted")), config.Config{Model: "gpt-0"}, "FAIRLEAD_MODEL"},
+		"no definitions dir":  {someOptions(), config.Config{Definitions: filepath.Join(dir, "absent")}, "FAIRLEAD_DEFINITIONS"},
+		"no catalogue":        {someOptions(someDefinition("1", "scripted")), config.Config{Catalogue: filepath.Join(dir, "absent")}, "FAIRLEAD_CATALOGUE"},
+		"broken catalogue":    {someOptions(someDefinition("1", "scripted")), config.Config{Catalogue: broken}, "broken.yaml"},
+		"openai base url":     {someOptions(someDefinition("1", "scripted")), config.Config{OpenAI: config.OpenAI{BaseURL: "localhost"}}, "OPENAI_BASE_URL"},
+		"two of the same":     {someOptions(someDefinition("1", "scripted"), someDefinition("1", "scripted-local")), config.Config{}, "twice"},
+		"override, no server": {someOptions(someDefinition("1", "scripted")), config.Config{Model: "openai:llama"}, "not configured"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := wire(test.options, test.settings, nowhere(t))
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q in it", err, test.want)
+			}
+		})
+	}
+}
+
+func TestOverride(t *testing.T) {
+	t.Parallel()
+	options := someOptions(someDefinition("1", "scripted"), someDefinition("2", "scripted"))
+	w, err := wire(options, config.Config{Model: "openai:llama3.1", OpenAI: config.OpenAI{BaseURL: "http://localhost:11434/v1"}}, nowhere(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := w.definitions.All()
+	if len(all) != 1 || all[0].Model != "openai:llama3.1" || all[0].Version != "2@openai:llama3.1" {
+		t.Errorf("served are %+v", all)
+	}
+	entry, adapter, err := w.models.Resolve("openai:llama3.1")
+	if err != nil || entry.Model != "llama3.1" || adapter == nil {
+		t.Errorf("resolved %+v, %v, %v", entry, adapter, err)
+	}
+	if long := overriddenVersion("1", "openai:"+strings.Repeat("é", 200)); !agent.ValidID(long) {
+		t.Errorf("version %q is no identifier", long)
+	}
+}
+
+func TestOwnAdapterWins(t *testing.T) {
+	t.Parallel()
+	own := scripted.New(nil)
+	all, err := adapters(Options{Models: map[string]model.Model{"openai": own}}, config.Config{OpenAI: config.OpenAI{APIKey: "k"}})
+	if err != nil || all["openai"] != model.Model(own) {
+		t.Errorf("got %v, %v", all, err)
+	}
+}
+
+func TestStopInterceptor(t *testing.T) {
+	t.Parallel()
+	stopping := make(chan struct{})
+	var suite testsuite.WorkflowTestSuite
+	env := suite.NewTestActivityEnvironment()
+	env.SetWorkerOptions(worker.Options{Interceptors: interceptors(stopping)})
+	stopped := func(ctx context.Context) (bool, error) {
+		select {
+		case <-activity.GetWorkerStopChannel(ctx):
+			return true, nil
+		default:
+			return false, nil
+		}
+	}
+	for _, name := range []string{agent.ActivityNextAction, agent.ActivityReadTool} {
+		env.RegisterActivityWithOptions(stopped, activity.RegisterOptions{Name: name})
+	}
+	told := func(name string) (bool, error) {
+		value, err := env.ExecuteActivity(name)
+		if err != nil {
+			return false, err
+		}
+		var told bool
+		return told, value.Get(&told)
+	}
+	for _, name := range []string{agent.ActivityNextAction, agent.ActivityReadTool} {
+		if told, err := told(name); err != nil || told {
+			t.Errorf("%s before the stop: told %v, %v", name, told, err)
+		}
+	}
+	close(stopping)
+	if told, err := told(agent.ActivityReadTool); err != nil || !told {
+		t.Errorf("a read during the stop: told %v, %v", told, err)
+	}
+	if _, err := told(agent.ActivityNextAction); err == nil || !strings.Contains(err.Error(), agent.ErrorHandedBack) {
+		t.Errorf("a model call began during the stop: %v", err)
+	}
+}
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		arguments []string
+		want      int
+	}{
+		{[]string{"--help"}, 0},
+		{[]string{"serve"}, 2},
+		{[]string{"run", "now"}, 2},
+		{[]string{"run", "--no-such-flag"}, 2},
+		{[]string{"run"}, 2},
+		{[]string{"run", "--config", "absent.yaml"}, 2},
+		{[]string{"migrate", "--config", "absent.yaml"}, 2},
+	} {
+		c := command(func() (Options, error) {
+			if !slices.Contains(test.arguments, "--config") {
+				return Options{}, errors.New("the tools cannot be built")
+			}
+			return Options{}, nil
+		})
+		c.SetArgs(test.arguments)
+		c.SetOut(new(strings.Builder))
+		c.SetErr(new(strings.Builder))
+		if err := c.ExecuteContext(t.Context()); exitCode(err) != test.want {
+			t.Errorf("%v: exit code %d (%v), want %d", test.arguments, exitCode(err), err, test.want)
+		}
+	}
+	if code := exitCode(errors.New("the worker cannot go on")); code != 1 {
+		t.Errorf("a fatal error gives %d, want 1", code)
+	}
+}

@@ -1,0 +1,37 @@
+// Command worker serves the example agents of this repository. A worker for
+// agents of your own looks the same: name your tools, definitions and models
+// instead of these, and the rest is in package host.
+package main
+
+import (
+	"os"
+
+	"github.com/fairlead/fairlead/agent/definition"
+	"github.com/fairlead/fairlead/examples/opspilot"
+	"github.com/fairlead/fairlead/model"
+	"github.com/fairlead/fairlead/model/scripted"
+	"github.com/fairlead/fairlead/worker/host"
+)
+
+func main() { host.Main(serve) }
+
+func serve() (host.Options, error) {
+	// The directory in which the services that OpsPilot looks at are listed.
+	directory := os.Getenv("FAIRLEAD_OPSPILOT_SERVICES")
+	if directory == "" {
+		directory = "opspilot-services"
+	}
+	tools, err := opspilot.Tools(opspilot.Config{RegistryDir: directory})
+	if err != nil {
+		return host.Options{}, err
+	}
+	pilot, err := opspilot.Definition()
+	if err != nil {
+		return host.Options{}, err
+	}
+	return host.Options{
+		Tools:       tools,
+		Definitions: []definition.Definition{pilot},
+		Models:      map[string]model.Model{"scripted": scripted.New(opspilot.Script(opspilot.TurnDelay))},
+	}, nil
+}
