@@ -1,0 +1,88 @@
+# Every target is the one way to do a thing; CI runs the same ones.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-builtin-rules
+
+GO ?= go
+BIN := bin
+TOOL := $(GO) tool -modfile=tools/go.mod
+# Packages whose concurrency is their own; the others are tested without -race.
+RACE := ./internal/agentloop/... ./workflows/... ./tool/... ./model/... ./db/... ./activities/...
+# Sets DATABASE_URL, TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and FAIRLEAD_UI_URL.
+ENGINE_ENV = set -a; source <($(BIN)/temporal-dev env); FAIRLEAD_TEST_DATABASE_URL=$$DATABASE_URL; set +a
+
+# `go build -v` prints one line for each package that it compiles: shown as a
+# count, because the Temporal server alone has 1,300 of them.
+define build-with-progress
+	@awk_progress='{ n++; if (n % 50 == 0) printf("  %d packages compiled\n", n) } END { if (n) printf("  %d packages compiled, done\n", n) }'; \
+	(cd $(1) && $(GO) build -v -o $(CURDIR)/$(2) $(3) 2>&1) | awk '/^[a-z0-9.@\/_-]+$$/ { print; fflush(); next } { print > "/dev/stderr" }' | awk "$$awk_progress"
+endef
+
+.PHONY: help
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  %-12s %s\n", $$1, $$2 }'
+
+## Build
+
+.PHONY: build
+build: $(BIN)/temporal-dev ## Build all programs into bin/
+	$(call build-with-progress,.,$(BIN)/,./worker ./starter ./examples/opspilot/cmd/...)
+
+# The engine is a module of its own and slow to compile: only when it changed.
+$(BIN)/temporal-dev: $(shell find temporal-dev -name '*.go' -o -name '*.sh' -o -name 'go.*' 2>/dev/null)
+	@mkdir -p $(BIN)
+	@echo "Building the development engine (Temporal server, Web UI). The first time takes about 5 minutes on two cores."
+	$(call build-with-progress,temporal-dev,$(BIN)/temporal-dev,.)
+
+.PHONY: generate
+generate: ## Regenerate the code under db/internal from db/query and db/schema
+	$(TOOL) sqlc generate
+
+## Run
+
+.PHONY: up
+up: $(BIN)/temporal-dev ## Start PostgreSQL, Temporal and the Web UI, and wait until they are ready
+	@$(BIN)/temporal-dev up
+
+.PHONY: down
+down: $(BIN)/temporal-dev ## Stop what `make up` started; the data stays
+	@$(BIN)/temporal-dev down
+
+.PHONY: demo
+demo: build up ## Ask OpsPilot why a service fails that really runs and really fails
+	@$(ENGINE_ENV); $(BIN)/demo
+
+## Check
+
+.PHONY: test
+test: build up ## Run all tests on a real PostgreSQL and a real Temporal server
+	@echo "Compiling and running the tests. The first time takes some minutes."
+	@$(ENGINE_ENV); $(GO) vet ./... && $(GO) test -timeout 20m ./...
+	@$(ENGINE_ENV); $(GO) test -race -timeout 20m $(RACE)
+	@cd temporal-dev && $(GO) vet ./... && FAIRLEAD_DEV_INTEGRATION=1 FAIRLEAD_DEV_BINARY=$(CURDIR)/$(BIN)/temporal-dev $(GO) test ./...
+
+.PHONY: lint
+lint: ## Check formatting, static analysis, determinism of workflows and generated code
+	@unformatted=$$($(TOOL) gofumpt -l agent activities bench db/*.go db/dbtest examples internal model starter tool worker workflows temporal-dev); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
+	$(TOOL) staticcheck ./...
+	$(TOOL) workflowcheck -config tools/workflowcheck.yaml ./workflows/... ./internal/agentloop/...
+	$(TOOL) sqlc diff
+	$(GO) mod tidy -diff
+
+.PHONY: fmt
+fmt: ## Format all code
+	$(TOOL) gofumpt -w agent activities bench db/*.go db/dbtest examples internal model starter tool worker workflows temporal-dev
+
+.PHONY: fuzz
+fuzz: ## Fuzz the decoder of tool arguments for a minute
+	$(GO) test ./tool -run '^$$' -fuzz FuzzCanonical -fuzztime 60s
+
+.PHONY: bench
+bench: build up ## Print what a run costs as ratios, as lines BENCH <name> <value> <unit>
+	@$(ENGINE_ENV); $(GO) run ./bench
+
+.PHONY: clean
+clean: ## Remove bin/ (the engine's data stays; see temporal-dev/README.md)
+	rm -rf $(BIN)

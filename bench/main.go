@@ -1,0 +1,213 @@
+// Command bench measures what a run costs as a ratio to a bare Temporal
+// workflow on the same server in the same minutes (PERF-1): absolute times of a
+// busy machine say little. `make bench` brings the servers up and runs it.
+//
+// Each figure is a line BENCH <name> <value> <unit>. Rounds alternate between
+// the parties, and a figure is the median over the rounds.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/worker"
+
+	"github.com/fairlead/fairlead/agent"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+type settings struct {
+	rounds, runs, load, parallel int
+}
+
+func run(ctx context.Context) (err error) {
+	var s settings
+	flag.IntVar(&s.rounds, "rounds", 3, "rounds, alternating between the parties")
+	flag.IntVar(&s.runs, "runs", 15, "sequential runs a round and party")
+	flag.IntVar(&s.load, "load", 200, "runs a round and party under load")
+	flag.IntVar(&s.parallel, "parallel", 50, "runs at a time under load")
+	flag.Parse()
+
+	address := os.Getenv("TEMPORAL_ADDRESS")
+	if address == "" || os.Getenv("DATABASE_URL") == "" {
+		return errors.New("TEMPORAL_ADDRESS and DATABASE_URL are not set: run `make bench`, which brings the servers and sets them")
+	}
+	temporalClient, err := client.Dial(client.Options{
+		HostPort: address, Namespace: os.Getenv("TEMPORAL_NAMESPACE"), Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+	})
+	if err != nil {
+		return err
+	}
+	defer temporalClient.Close()
+	url, drop, err := temporaryDatabase(ctx, os.Getenv("DATABASE_URL"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, drop()) }()
+	parties, stopWorkers, err := startParties(ctx, temporalClient, url)
+	if err != nil {
+		return err
+	}
+	defer stopWorkers()
+	for _, p := range parties { // caches, connections, sticky queues
+		if _, err := p.sequential(ctx, 3); err != nil {
+			return err
+		}
+	}
+	return measure(ctx, s, parties)
+}
+
+// party is one kind of workflow that is measured.
+type party struct {
+	name  string
+	start func(ctx context.Context) (client.WorkflowRun, error)
+	check func(ctx context.Context, run client.WorkflowRun) error
+}
+
+func (p party) once(ctx context.Context) error {
+	run, err := p.start(ctx)
+	if err != nil {
+		return err
+	}
+	return p.check(ctx, run)
+}
+
+// sequential returns the median wall time of n runs, one after the other.
+func (p party) sequential(ctx context.Context, n int) (time.Duration, error) {
+	var times []time.Duration
+	for range n {
+		began := time.Now()
+		if err := p.once(ctx); err != nil {
+			return 0, fmt.Errorf("%s: %w", p.name, err)
+		}
+		times = append(times, time.Since(began))
+	}
+	return median(times), nil
+}
+
+// throughput returns runs per second of n runs, parallel at a time.
+func (p party) throughput(ctx context.Context, n, parallel int) (float64, error) {
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+		first error
+	)
+	places := make(chan struct{}, parallel)
+	began := time.Now()
+	for range n {
+		places <- struct{}{}
+		group.Go(func() {
+			defer func() { <-places }()
+			if err := p.once(ctx); err != nil {
+				mu.Lock()
+				first = errors.Join(first, err)
+				mu.Unlock()
+			}
+		})
+	}
+	group.Wait()
+	if first != nil {
+		return 0, fmt.Errorf("%s: %w", p.name, first)
+	}
+	return float64(n) / time.Since(began).Seconds(), nil
+}
+
+func measure(ctx context.Context, s settings, parties []party) error {
+	times, rates := map[string][]float64{}, map[string][]float64{}
+	for round := range s.rounds {
+		for _, p := range parties {
+			took, err := p.sequential(ctx, s.runs)
+			if err != nil {
+				return err
+			}
+			rate, err := p.throughput(ctx, s.load, s.parallel)
+			if err != nil {
+				return err
+			}
+			ms := float64(took.Microseconds()) / 1000
+			times[p.name] = append(times[p.name], ms)
+			rates[p.name] = append(rates[p.name], rate)
+			fmt.Printf("round %d  %-6s  %7.1f ms a run, %6.1f runs/s\n", round+1, p.name, ms, rate)
+		}
+	}
+	ratio := func(of map[string][]float64, name string) float64 {
+		var ratios []float64
+		for i := range s.rounds {
+			ratios = append(ratios, of[name][i]/of["bare"][i])
+		}
+		return median(ratios)
+	}
+	for _, p := range parties {
+		fmt.Printf("BENCH %s_time %.1f ms\n", p.name, median(times[p.name]))
+		fmt.Printf("BENCH %s_throughput %.1f runs/s\n", p.name, median(rates[p.name]))
+	}
+	fmt.Printf("BENCH run_time_vs_bare %.2f ratio\n", ratio(times, "run"))
+	fmt.Printf("BENCH run_throughput_vs_bare %.2f ratio\n", ratio(rates, "run"))
+	fmt.Printf("BENCH run_local_time_vs_bare %.2f ratio\n", ratio(times, "local"))
+	fmt.Printf("BENCH run_local_throughput_vs_bare %.2f ratio\n", ratio(rates, "local"))
+	return nil
+}
+
+func median[T time.Duration | float64](values []T) T {
+	sorted := slices.Sorted(slices.Values(values))
+	if n := len(sorted); n%2 == 0 {
+		return (sorted[n/2-1] + sorted[n/2]) / 2
+	}
+	return sorted[len(sorted)/2]
+}
+
+// agentParty runs the bench agent of the given name.
+func agentParty(name, agentName string, temporalClient client.Client, queue string) party {
+	return party{
+		name: name,
+		start: func(ctx context.Context) (client.WorkflowRun, error) {
+			id := uuid.NewString()
+			return temporalClient.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: agent.WorkflowID(id), TaskQueue: queue},
+				agent.WorkflowAgentRun, agent.RunRequest{
+					RunID: id, Tenant: "bench", User: "bench", Conversation: id, Agent: agentName,
+					Environment: "bench", Message: "Look ten times.",
+				})
+		},
+		check: func(ctx context.Context, run client.WorkflowRun) error {
+			var result agent.RunResult
+			if err := run.Get(ctx, &result); err != nil {
+				return err
+			}
+			if result.Reason != agent.ReasonFinal || result.Steps != modelCalls || result.ToolCalls != reads {
+				return fmt.Errorf("a run ended %s (%s) after %d steps and %d calls", result.Reason, result.Detail, result.Steps, result.ToolCalls)
+			}
+			return nil
+		},
+	}
+}
+
+func bareParty(temporalClient client.Client, queue string) party {
+	return party{
+		name: "bare",
+		start: func(ctx context.Context) (client.WorkflowRun, error) {
+			return temporalClient.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: "bare-" + uuid.NewString(), TaskQueue: queue}, bare)
+		},
+		check: func(ctx context.Context, run client.WorkflowRun) error { return run.Get(ctx, nil) },
+	}
+}
+
+func options() worker.Options { return worker.Options{DisableRegistrationAliasing: true} }

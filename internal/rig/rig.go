@@ -1,0 +1,69 @@
+// Package rig assembles a worker from real parts and a model of the caller's
+// choice. Tests and benchmarks use it where package worker/host would read
+// settings; it may import everything that a worker may.
+package rig
+
+import (
+	"fmt"
+	"time"
+
+	"go.temporal.io/sdk/client"
+	"go.uber.org/zap"
+
+	"github.com/fairlead/fairlead/activities"
+	"github.com/fairlead/fairlead/agent/definition"
+	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/model"
+	"github.com/fairlead/fairlead/tool"
+	"github.com/fairlead/fairlead/worker/host"
+)
+
+// Config says what the worker is made of. DB, Model and Definitions are
+// required.
+type Config struct {
+	DB *db.DB
+	// Model answers for the catalogue's provider "scripted".
+	Model       model.Model
+	Entries     []model.Entry
+	Tools       []tool.Tool
+	Definitions []definition.Definition
+	Limits      activities.Limits
+	Log         *zap.Logger
+	// Grace is how long a stopping worker lets activities finish.
+	Grace time.Duration
+}
+
+// Activities returns the activities of c.
+func Activities(c Config) (*activities.Runs, error) {
+	catalogue := model.DefaultCatalogue()
+	for _, entry := range c.Entries {
+		var err error
+		if catalogue, err = catalogue.With(entry); err != nil {
+			return nil, err
+		}
+	}
+	registry, err := tool.NewRegistry(append([]tool.Tool{tool.NewFetchResult(activities.Results{DB: c.DB})}, c.Tools...)...)
+	if err != nil {
+		return nil, fmt.Errorf("register tools: %w", err)
+	}
+	definitions, err := definition.NewSet(c.Definitions...)
+	if err != nil {
+		return nil, fmt.Errorf("register definitions: %w", err)
+	}
+	if c.Log == nil {
+		c.Log = zap.NewNop()
+	}
+	return activities.New(activities.Config{
+		DB: c.DB, Models: model.NewResolver(catalogue, map[string]model.Model{"scripted": c.Model}),
+		Tools: registry, Definitions: definitions, Limits: c.Limits, Log: c.Log, ShutdownGrace: c.Grace,
+	})
+}
+
+// Poller returns a worker on taskQueue that is not yet started.
+func Poller(c Config, temporal client.Client, taskQueue string) (*host.Poller, error) {
+	runs, err := Activities(c)
+	if err != nil {
+		return nil, err
+	}
+	return host.NewPoller(temporal, runs, host.PollerOptions{TaskQueue: taskQueue, Grace: c.Grace}), nil
+}
