@@ -97,9 +97,17 @@ func (a *app) list(ctx context.Context, filter db.RunFilter) error {
 			price = "unknown"
 		}
 		rows = append(rows, []cell{
-			{text: s.RunID}, {string(s.Status), statusStyle(s.Status)}, {text: string(s.Reason)}, {text: s.Agent}, {text: s.User},
-			{text: strconv.Itoa(summarySteps(s))}, {text: strconv.Itoa(s.ToolCalls)}, {text: strconv.FormatInt(s.BilledTokens, 10)},
-			{text: price}, {text: clock(s.CreatedAt)}, {text: took(s.CreatedAt, s.EndedAt)},
+			{text: s.RunID},
+			{string(s.Status), statusStyle(s.Status)},
+			{text: string(s.Reason)},
+			{text: s.Agent},
+			{text: s.User},
+			{text: strconv.Itoa(summarySteps(s))},
+			{text: strconv.Itoa(s.ToolCalls)},
+			{text: strconv.FormatInt(s.BilledTokens, 10)},
+			{text: price},
+			{text: clock(s.CreatedAt)},
+			{text: took(s.CreatedAt, s.EndedAt)},
 		})
 	}
 	a.table(a.out, rows)

@@ -185,8 +185,11 @@ func TestExitCodes(t *testing.T) {
 		"no database":       {console{engine: over(agent.RunResult{Status: agent.StatusFailed, Reason: agent.ReasonDeadline}, nil), env: map[string]string{"DATABASE_URL": ""}}, ask, exitRunFailed, "No database is named"},
 		"follow unknown":    {console{reader: &fakeReader{}, engine: &fakeEngine{ended: closed, err: errUnknownRun}}, []string{"follow", "run-9"}, exitUsage, "there is no run run-9"},
 		"follow, forgotten": {console{reader: &fakeReader{reports: []db.RunReport{report()}}, engine: &fakeEngine{ended: closed, err: errUnknownRun}}, []string{"follow", "run-1"}, exitOK, ""},
-		"follow, Temporal down": {console{reader: &fakeReader{reports: []db.RunReport{running(), report()}}, noTemporal: true},
-			[]string{"follow", "run-1"}, exitOK, "Temporal cannot be reached"},
+		"follow, Temporal down": {
+			console{reader: &fakeReader{reports: []db.RunReport{running(), report()}}, noTemporal: true},
+			[]string{"follow", "run-1"},
+			exitOK, "Temporal cannot be reached",
+		},
 		"follow, both down": {console{reader: &fakeReader{err: db.ErrUnavailable}, noTemporal: true}, []string{"follow", "run-1"}, exitUnreachable, "PostgreSQL cannot be reached"},
 		"show unknown":      {console{reader: &fakeReader{}}, []string{"show", "run-9"}, exitUsage, "there is no run run-9"},
 		"show, no database": {console{env: map[string]string{"DATABASE_URL": ""}}, []string{"show", "run-9"}, exitUsage, "FAIRLEAD_DATABASE_URL"},

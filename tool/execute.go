@@ -188,7 +188,7 @@ func pause(ctx context.Context, wait time.Duration) bool {
 // attempt runs the tool once. Neither a panic nor runtime.Goexit escapes.
 func (e *entry) attempt(ctx context.Context, call Invocation) outcome {
 	call.Arguments = bytes.Clone(call.Arguments)
-	result, err, crash := guard(func() (Result, error) { return e.tool.Execute(ctx, call) })
+	result, crash, err := guard(func() (Result, error) { return e.tool.Execute(ctx, call) })
 	if crash != nil {
 		err = crash
 	}
@@ -201,7 +201,7 @@ func (e *entry) authorize(ctx context.Context, call Invocation) error {
 		return nil
 	}
 	call.Arguments = bytes.Clone(call.Arguments)
-	_, err, crash := guard(func() (struct{}, error) { return struct{}{}, authorizer.Authorize(ctx, call) })
+	_, crash, err := guard(func() (struct{}, error) { return struct{}{}, authorizer.Authorize(ctx, call) })
 	switch {
 	case crash != nil:
 		return fmt.Errorf("%w: %w", ErrAuthorizationUnavailable, crash)
@@ -223,7 +223,7 @@ type crashError struct {
 func (e *crashError) Error() string { return "panic of type " + e.kind + "\n" + string(e.stack) }
 
 // guard calls f on a goroutine of its own, so that runtime.Goexit ends f alone.
-func guard[T any](f func() (T, error)) (value T, err error, crash *crashError) {
+func guard[T any](f func() (T, error)) (value T, crash *crashError, err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -238,5 +238,5 @@ func guard[T any](f func() (T, error)) (value T, err error, crash *crashError) {
 		returned = true
 	}()
 	<-done
-	return value, err, crash
+	return value, crash, err
 }

@@ -129,11 +129,11 @@ func TestCanaryStaysInside(t *testing.T) {
 					t.Errorf("event %d (%s): the canary is there: %t", i+1, event.EventType, found)
 				}
 			}
-			description, err := w.client.DescribeWorkflowExecution(w.ctx, run.GetID(), "")
+			description, err := w.client.DescribeWorkflow(w.ctx, run.GetID(), "")
 			if err != nil {
 				t.Fatal(err)
 			}
-			if leaks(fmt.Sprint(description)) || leaksPayload(description) {
+			if leaks(fmt.Sprint(description.RawResponse)) || leaksPayload(description.RawResponse) {
 				t.Error("the canary is in memo, search attributes or summary")
 			}
 			if leaks(logged.String()) {

@@ -118,8 +118,10 @@ func Serve(ctx context.Context, config Config) (err error) {
 	}
 	defer func() { err = errors.Join(err, registry.Remove(record)) }()
 
-	s := &server{record: record, leak: config.Leak, bankTimeout: config.BankTimeout, pool: pool,
-		log: log.With("service", record.Name, "environment", record.Environment)}
+	s := &server{
+		record: record, leak: config.Leak, bankTimeout: config.BankTimeout, pool: pool,
+		log: log.With("service", record.Name, "environment", record.Environment),
+	}
 	return s.run(ctx, listener, config)
 }
 
