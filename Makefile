@@ -7,6 +7,8 @@ MAKEFLAGS += --no-builtin-rules
 GO ?= go
 BIN := bin
 TOOL := $(GO) tool -modfile=tools/go.mod
+# Timed tests, run apart from the others.
+ENDTOEND := internal/endtoend
 # Packages whose concurrency is their own; the others are tested without -race.
 RACE := ./internal/agentloop/... ./workflows/... ./tool/... ./model/... ./db/... ./activities/...
 # Sets DATABASE_URL, TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and FAIRLEAD_UI_URL.
@@ -15,8 +17,9 @@ ENGINE_ENV = set -a; source <($(BIN)/temporal-dev env); FAIRLEAD_TEST_DATABASE_U
 # `go build -v` prints one line for each package that it compiles: shown as a
 # count, because the Temporal server alone has 1,300 of them.
 define build-with-progress
-	@awk_progress='{ n++; if (n % 50 == 0) printf("  %d packages compiled\n", n) } END { if (n) printf("  %d packages compiled, done\n", n) }'; \
-	(cd $(1) && $(GO) build -v -o $(CURDIR)/$(2) $(3) 2>&1) | awk '/^[a-z0-9.@\/_-]+$$/ { print; fflush(); next } { print > "/dev/stderr" }' | awk "$$awk_progress"
+	@cd $(1) && $(GO) build -v -o $(CURDIR)/$(2) $(3) 2>&1 | awk ' \
+		/^[A-Za-z0-9.@\/_~+-]+$$/ { if (++n % 25 == 0) { printf("  %d packages compiled\n", n); fflush() } next } \
+		{ print; fflush() } END { if (n) printf("  %d packages compiled, done\n", n) }'
 endef
 
 .PHONY: help
@@ -58,7 +61,13 @@ demo: build up ## Ask OpsPilot why a service fails that really runs and really f
 .PHONY: test
 test: build up ## Run all tests on a real PostgreSQL and a real Temporal server
 	@echo "Compiling and running the tests. The first time takes some minutes."
-	@$(ENGINE_ENV); $(GO) vet ./... && $(GO) test -timeout 20m ./...
+	@$(GO) vet ./...
+	@$(ENGINE_ENV); $(GO) test -timeout 20m $$($(GO) list ./... | grep -v $(ENDTOEND))
+	@echo "Whole runs on the servers: killed workers, stopped workers, 500 steps ..."
+	@$(ENGINE_ENV); $(GO) test -count=1 -timeout 20m ./$(ENDTOEND)
+	@echo "The same without the workflow cache, so that every workflow task replays ..."
+	@$(ENGINE_ENV); FAIRLEAD_WORKFLOW_CACHE=0 $(GO) test -count=1 -timeout 20m ./$(ENDTOEND)
+	@echo "With the race detector ..."
 	@$(ENGINE_ENV); $(GO) test -race -timeout 20m $(RACE)
 	@cd temporal-dev && $(GO) vet ./... && FAIRLEAD_DEV_INTEGRATION=1 FAIRLEAD_DEV_BINARY=$(CURDIR)/$(BIN)/temporal-dev $(GO) test ./...
 
