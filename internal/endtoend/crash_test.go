@@ -3,7 +3,7 @@ package endtoend
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
+	"net/http"
 	"syscall"
 	"testing"
 	"time"
@@ -22,7 +22,6 @@ func TestWorkerKilled(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			t.Cleanup(func() { _ = os.Remove(w.purchasesFile()) })
 			seed := uint64(time.Now().UnixNano())
 			t.Logf("seed %d", seed)
 			random := rand.New(rand.NewPCG(seed, 0))
@@ -90,7 +89,6 @@ func TestWorkerStopped(t *testing.T) {
 			t.Run(scenario+" "+mode, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t)
-				t.Cleanup(func() { _ = os.Remove(w.purchasesFile()) })
 				first := w.startProcess()
 				req := request(scenario)
 				req.Agent = mode
@@ -110,6 +108,16 @@ func TestWorkerStopped(t *testing.T) {
 				stopped := time.Now()
 				if err := first.Process.Signal(syscall.SIGTERM); err != nil {
 					t.Fatal(err)
+				}
+				w.until("readiness is off", func() bool { return first.ready() != http.StatusOK })
+				unready := time.Since(stopped)
+				select {
+				case <-first.exited:
+					t.Error("the worker was gone before it said that it is not ready")
+				default:
+				}
+				if unready > time.Second {
+					t.Errorf("readiness went off after %s", unready)
 				}
 				<-first.exited
 				if code := first.ProcessState.ExitCode(); code != 0 {

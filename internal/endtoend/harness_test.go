@@ -9,13 +9,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
+	"net/http"
 	"os"
 	"os/exec"
-	"os/signal"
 	"path/filepath"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ import (
 	"github.com/fairlead/fairlead/internal/rig"
 	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/model/scripted"
+	"github.com/fairlead/fairlead/worker/host"
 )
 
 const (
@@ -41,12 +43,9 @@ const (
 	patience = 90 * time.Second
 )
 
-// A worker process is this test binary, started again with these set.
-const (
-	envQueue     = "FAIRLEAD_ENDTOEND_QUEUE"
-	envDatabase  = "FAIRLEAD_ENDTOEND_DATABASE"
-	envPurchases = "FAIRLEAD_ENDTOEND_PURCHASES"
-)
+// envPurchases names the file in which a worker process writes down what it
+// buys. With it set, this test binary is a worker.
+const envPurchases = "FAIRLEAD_ENDTOEND_PURCHASES"
 
 func TestMain(m *testing.M) {
 	// The suite runs a second time with the cache at 0, so that every workflow
@@ -54,12 +53,9 @@ func TestMain(m *testing.M) {
 	if size, err := strconv.Atoi(os.Getenv("FAIRLEAD_WORKFLOW_CACHE")); err == nil {
 		worker.SetStickyWorkflowCacheSize(size)
 	}
-	if os.Getenv(envQueue) != "" {
-		if err := runWorkerProcess(); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+	if os.Getenv(envPurchases) != "" {
+		os.Args = []string{"worker", "run"}
+		host.Main(workerProcess)
 	}
 	os.Exit(m.Run())
 }
@@ -86,53 +82,32 @@ func config(database *db.DB) (rig.Config, error) {
 	}, err
 }
 
-// runWorkerProcess is a worker like the real one: it ends on SIGTERM.
-func runWorkerProcess() error {
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
-	defer stop()
-	database, err := db.Open(ctx, os.Getenv(envDatabase), db.Options{})
+// workerProcess says what the worker process serves; host.Main does the rest, as
+// in every real worker.
+func workerProcess() (host.Options, error) {
+	file, err := os.OpenFile(os.Getenv(envPurchases), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 	if err != nil {
-		return err
+		return host.Options{}, err
 	}
-	defer database.Close()
-	c, err := config(database)
+	catalogue, err := model.DefaultCatalogue().With(tiny)
 	if err != nil {
-		return err
+		return host.Options{}, err
 	}
-	if path := os.Getenv(envPurchases); path != "" {
-		file, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		c.Model = purchases{c.Model, file}
-	}
-	temporalClient, err := dial(silent)
-	if err != nil {
-		return err
-	}
-	defer temporalClient.Close()
-	w, err := rig.Poller(c, temporalClient, os.Getenv(envQueue))
-	if err != nil {
-		return err
-	}
-	if err := w.Start(); err != nil {
-		return err
-	}
-	fmt.Println("polling")
-	<-ctx.Done()
-	w.Stop()
-	return nil
+	defs, err := definitions()
+	return host.Options{
+		Tools: tools(), Definitions: defs, Catalogue: &catalogue,
+		Models: map[string]model.Model{"scripted": purchases{scripted.New(script), file}},
+	}, err
 }
 
-func dial(logger log.Logger) (client.Client, error) {
+func dial() (client.Client, error) {
 	address := os.Getenv("TEMPORAL_ADDRESS")
 	if address == "" {
 		return nil, errors.New("TEMPORAL_ADDRESS is not set: run `make test`, which brings the servers and sets it")
 	}
 	return client.Dial(client.Options{
 		HostPort: address, Namespace: os.Getenv("TEMPORAL_NAMESPACE"),
-		Logger: logger,
+		Logger: silent,
 	})
 }
 
@@ -155,7 +130,7 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
-	c, err := dial(silent)
+	c, err := dial()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,28 +173,56 @@ func (w *world) withWorker(edit func(*rig.Config)) *world {
 type process struct {
 	*exec.Cmd
 	exited chan struct{}
+	// health is the address of its health endpoint.
+	health string
 }
 
-// startProcess starts a worker process and waits until it polls.
-func (w *world) startProcess() *process {
+// startProcess starts a worker process and waits until it takes work. edit may
+// change how it is started.
+func (w *world) startProcess(edit ...func(*exec.Cmd)) *process {
 	w.Helper()
-	p := &process{Cmd: exec.Command(os.Args[0]), exited: make(chan struct{})}
-	p.Env = append(os.Environ(), envQueue+"="+w.queue, envDatabase+"="+w.url, envPurchases+"="+w.purchasesFile())
-	p.Stderr = os.Stderr
-	out, err := p.StdoutPipe()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		w.Fatal(err)
+	}
+	w.Cleanup(func() { _ = os.Remove(w.purchasesFile()) })
+	p := &process{Cmd: exec.Command(os.Args[0]), exited: make(chan struct{}), health: free.Addr().String()}
+	if err := free.Close(); err != nil {
+		w.Fatal(err)
+	}
+	p.Env = append(os.Environ(), envPurchases+"="+w.purchasesFile(),
+		"FAIRLEAD_TASK_QUEUE="+w.queue, "FAIRLEAD_DATABASE_URL="+w.url, "FAIRLEAD_DATABASE_MAX_CONNS=8",
+		"FAIRLEAD_HTTP_ADDRESS="+p.health, "FAIRLEAD_SHUTDOWN_GRACE="+grace.String(), "FAIRLEAD_LOG_LEVEL=error")
+	p.Stdout, p.Stderr = os.Stderr, os.Stderr
+	for _, change := range edit {
+		change(p.Cmd)
 	}
 	if err := p.Start(); err != nil {
 		w.Fatal(err)
 	}
-	polling := bufio.NewScanner(out).Scan()
 	go func() { _ = p.Wait(); close(p.exited) }()
 	w.Cleanup(func() { _ = p.Process.Kill(); <-p.exited })
-	if !polling {
-		w.Fatal("the worker process did not start")
-	}
+	w.until("the worker process is ready", func() bool { return p.ready() == http.StatusOK })
 	return p
+}
+
+// ready returns the status of /readyz, 0 when nothing answers.
+func (p *process) ready() int {
+	status, _ := p.get("/readyz")
+	return status
+}
+
+func (p *process) get(path string) (status int, body string) {
+	response, err := http.Get("http://" + p.health + path)
+	if err != nil {
+		return 0, ""
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		return 0, ""
+	}
+	return response.StatusCode, string(text)
 }
 
 // kill ends the process as a crash would.

@@ -5,7 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
+	"net/http"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -13,16 +14,12 @@ import (
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
-	"github.com/fairlead/fairlead/internal/rig"
 )
 
 // events returns the events of one history of a run, "" for the newest.
@@ -106,9 +103,9 @@ func TestCanaryStaysInside(t *testing.T) {
 			t.Parallel()
 			var logged lockedBuffer
 			w := newWorld(t)
-			w.client = dialLogging(t, log.NewStructuredLogger(slog.New(slog.NewJSONHandler(&logged, &slog.HandlerOptions{Level: slog.LevelDebug}))))
-			w.withWorker(func(c *rig.Config) {
-				c.Log = zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(&logged), zapcore.DebugLevel))
+			worker := w.startProcess(func(c *exec.Cmd) {
+				c.Stdout, c.Stderr = &logged, &logged
+				c.Env = append(c.Env, "FAIRLEAD_LOG_LEVEL=debug", "FAIRLEAD_LOG_FORMAT=json")
 			})
 			req := request("canary " + canary)
 			req.Agent = mode
@@ -136,11 +133,14 @@ func TestCanaryStaysInside(t *testing.T) {
 			if leaks(fmt.Sprint(description.RawResponse)) || leaksPayload(description.RawResponse) {
 				t.Error("the canary is in memo, search attributes or summary")
 			}
+			if status, metrics := worker.get("/metrics"); status != http.StatusOK || !strings.Contains(metrics, "NextAction") || leaks(metrics) {
+				t.Errorf("the canary is in the metrics, or they prove nothing (status %d)", status)
+			}
 			if leaks(logged.String()) {
 				t.Error("the canary is in a log line")
 			}
-			if logged.String() == "" {
-				t.Error("nothing was logged: this proves nothing")
+			if !strings.Contains(logged.String(), req.RunID) {
+				t.Errorf("nothing was logged of this run, which proves nothing:\n%s", logged.String())
 			}
 			// What runs return is in histories; it must not be in errors either.
 			view, err := w.client.QueryWorkflow(w.ctx, run.GetID(), "", agent.QueryState)
@@ -153,16 +153,6 @@ func TestCanaryStaysInside(t *testing.T) {
 			}
 		})
 	}
-}
-
-func dialLogging(t *testing.T, logger log.Logger) client.Client {
-	t.Helper()
-	c, err := dial(logger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(c.Close)
-	return c
 }
 
 func leaks(text string) bool { return strings.Contains(text, canary) }
