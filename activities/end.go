@@ -47,7 +47,7 @@ func (r *Runs) end(ctx context.Context, in agent.EndRunInput) (agent.RunResult, 
 	}
 	var result agent.RunResult
 	err := r.db.InTx(ctx, in.Run.Scope, func(tx *db.Tx) error {
-		state, err := tx.LoadEnd(ctx, in.Run.RunID, agent.MaxActions)
+		state, err := tx.CloseRun(ctx, in.Run.RunID, agent.MaxActions)
 		if err != nil {
 			return err
 		}
@@ -59,8 +59,6 @@ func (r *Runs) end(ctx context.Context, in agent.EndRunInput) (agent.RunResult, 
 		if run.Status.Terminal() {
 			return nil
 		}
-		tx.LoseOpenAttempts(run.ID)
-		tx.AbandonToolCalls(run.ID)
 		result.Status, result.Reason, result.Detail = reason.Status(), reason, detail
 		result.AnswerMessageID, result.Steps = answer, in.Step
 		return tx.MoveRun(run, db.Move{

@@ -19,7 +19,12 @@ import (
 
 func TestNextActionIsIdempotent(t *testing.T) {
 	t.Parallel()
-	b := setup(t, options{script: twoSteps})
+	// The model takes its time, so that all of them meet.
+	b := setup(t, options{script: func(ctx context.Context, req model.Request) (scripted.Turn, error) {
+		turn, err := twoSteps(ctx, req)
+		turn.Delay = 50 * time.Millisecond
+		return turn, err
+	}})
 	g := b.start()
 	var mu sync.Mutex
 	seen := map[string]int{}
@@ -292,26 +297,54 @@ func TestUsage(t *testing.T) {
 		model string
 		check func(u agent.Usage, reserved db.Amount) bool
 	}{
-		{"reported", scripted.Turn{Text: "a", Usage: &model.Usage{InputTokens: 10, CachedInputTokens: 4, OutputTokens: 5}}, "priced",
+		{
+			"reported",
+			scripted.Turn{Text: "a", Usage: &model.Usage{InputTokens: 10, CachedInputTokens: 4, OutputTokens: 5}},
+			"priced",
 			func(u agent.Usage, _ db.Amount) bool {
 				return u == agent.Usage{Attempts: 1, InputTokens: 10, CachedInputTokens: 4, OutputTokens: 5, BilledTokens: 15, CostMicros: 20}
-			}},
-		{"missing", scripted.Turn{Text: "a", NoUsage: true}, "priced",
+			},
+		},
+		{
+			"missing",
+			scripted.Turn{Text: "a", NoUsage: true},
+			"priced",
 			func(u agent.Usage, r db.Amount) bool {
 				return u == agent.Usage{Attempts: 1, BilledTokens: r.Tokens, CostMicros: *r.CostMicros, UnknownAttempts: 1}
-			}},
-		{"impossible", scripted.Turn{Text: "a", Usage: &model.Usage{}}, "priced",
-			func(u agent.Usage, r db.Amount) bool { return u.UnknownAttempts == 1 && u.BilledTokens == r.Tokens }},
-		{"unpriced", scripted.Turn{Text: "a", Usage: &model.Usage{InputTokens: 10, OutputTokens: 5}}, "unpriced",
+			},
+		},
+		{
+			"impossible",
+			scripted.Turn{Text: "a", Usage: &model.Usage{}},
+			"priced",
+			func(u agent.Usage, r db.Amount) bool { return u.UnknownAttempts == 1 && u.BilledTokens == r.Tokens },
+		},
+		{
+			"unpriced",
+			scripted.Turn{Text: "a", Usage: &model.Usage{InputTokens: 10, OutputTokens: 5}},
+			"unpriced",
 			func(u agent.Usage, r db.Amount) bool {
 				return r.CostMicros == nil && u == agent.Usage{Attempts: 1, InputTokens: 10, OutputTokens: 5, BilledTokens: 15, UnpricedAttempts: 1}
-			}},
-		{"refused beforehand", scripted.Turn{Err: &model.Error{Kind: model.KindRateLimited}}, "priced",
-			func(u agent.Usage, _ db.Amount) bool { return u == agent.Usage{Attempts: 1} }},
-		{"failed on the way", scripted.Turn{Err: &model.Error{Kind: model.KindUnavailable}}, "priced",
-			func(u agent.Usage, r db.Amount) bool { return u.UnknownAttempts == 1 && u.BilledTokens == r.Tokens }},
-		{"failed with usage", scripted.Turn{Err: &model.Error{Kind: model.KindUnavailable, Usage: &model.Usage{InputTokens: 7, OutputTokens: 1}}}, "priced",
-			func(u agent.Usage, _ db.Amount) bool { return u.UnknownAttempts == 0 && u.BilledTokens == 8 }},
+			},
+		},
+		{
+			"refused beforehand",
+			scripted.Turn{Err: &model.Error{Kind: model.KindRateLimited}},
+			"priced",
+			func(u agent.Usage, _ db.Amount) bool { return u == agent.Usage{Attempts: 1} },
+		},
+		{
+			"failed on the way",
+			scripted.Turn{Err: &model.Error{Kind: model.KindUnavailable}},
+			"priced",
+			func(u agent.Usage, r db.Amount) bool { return u.UnknownAttempts == 1 && u.BilledTokens == r.Tokens },
+		},
+		{
+			"failed with usage",
+			scripted.Turn{Err: &model.Error{Kind: model.KindUnavailable, Usage: &model.Usage{InputTokens: 7, OutputTokens: 1}}},
+			"priced",
+			func(u agent.Usage, _ db.Amount) bool { return u.UnknownAttempts == 0 && u.BilledTokens == 8 },
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

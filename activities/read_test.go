@@ -304,8 +304,11 @@ func TestSecrecy(t *testing.T) {
 	t.Parallel()
 	b := setup(t, options{script: scripted.ByStep(
 		scripted.Turn{Text: canary, Calls: []scripted.Call{
-			{Name: "look", Arguments: `{"at":"` + canary + `"}`}, {Name: "look", Arguments: `{"at":"nowhere"}`}, {Name: "look", Arguments: `{"at":"crash"}`},
-			{Name: "broken", Arguments: `{}`}, {Name: canary, Arguments: canary},
+			{Name: "look", Arguments: `{"at":"` + canary + `"}`},
+			{Name: "look", Arguments: `{"at":"nowhere"}`},
+			{Name: "look", Arguments: `{"at":"crash"}`},
+			{Name: "broken", Arguments: `{}`},
+			{Name: canary, Arguments: canary},
 		}},
 		scripted.Turn{Text: canary, Err: &model.Error{Kind: model.KindUnavailable, Err: errors.New(canary), RequestID: "r1"}},
 		scripted.Turn{Text: canary},

@@ -131,13 +131,13 @@ type StepQuery struct {
 	MaxExchanges int
 }
 
-// LoadStep reads all that a step needs in one round trip: ErrNotFound if the
-// scope has no such run.
+// LoadStep reads all that a step needs in one round trip, and keeps the run from
+// ending before the transaction does: ErrNotFound if the scope has no such run.
 func (tx *Tx) LoadStep(ctx context.Context, q StepQuery) (StepState, error) {
 	var (
 		tenant   = tx.scope.Tenant
 		fromStep = int32(max(0, q.Step-q.MaxExchanges))
-		run      dbsqlc.GetRunRow
+		run      dbsqlc.ShareRunRow
 		attempts []dbsqlc.AttemptsOfStepRow
 		texts    []dbsqlc.TranscriptRow
 		calls    []dbsqlc.TranscriptCallsRow
@@ -145,7 +145,7 @@ func (tx *Tx) LoadStep(ctx context.Context, q StepQuery) (StepState, error) {
 		limits   []dbsqlc.GetTenantLimitRow
 	)
 	err := tx.read(ctx,
-		one(tx.q.GetRun, dbsqlc.GetRunParams{Tenant: tenant, ID: q.RunID}, &run),
+		one(tx.q.ShareRun, dbsqlc.ShareRunParams{Tenant: tenant, ID: q.RunID}, &run),
 		one(tx.q.AttemptsOfStep, dbsqlc.AttemptsOfStepParams{Tenant: tenant, RunID: q.RunID, Step: int32(q.Step)}, &attempts),
 		one(tx.q.Transcript, dbsqlc.TranscriptParams{
 			Tenant: tenant, RunID: q.RunID, FromStep: fromStep, Step: int32(q.Step), MaxResponses: int32(q.MaxExchanges),
@@ -249,11 +249,6 @@ func (tx *Tx) FinishAttempt(runID string, a Attempt, response *Response) error {
 func (tx *Tx) LoseAttempt(runID string, a Attempt) error {
 	a.Status, a.Billed, a.UsageKnown, a.Reported, a.Action = AttemptLost, &a.Reserved, false, nil, nil
 	return tx.FinishAttempt(runID, a, nil)
-}
-
-// LoseOpenAttempts queues LoseAttempt for every open attempt of a run.
-func (tx *Tx) LoseOpenAttempts(runID string) {
-	tx.write(exec(tx.q.LoseOpenAttempts, dbsqlc.LoseOpenAttemptsParams{Tenant: tx.scope.Tenant, RunID: runID}))
 }
 
 // HoldConversation holds a run and its conversation for the rest of the

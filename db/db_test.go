@@ -173,7 +173,7 @@ func TestPrivileges(t *testing.T) {
 		"UPDATE tool_result SET hash = ''", "INSERT INTO tenant_limit (tenant) VALUES ('acme')", "UPDATE agent_definition SET body = '{}'",
 		"CREATE TABLE mine (a int)", "ALTER TABLE run DISABLE ROW LEVEL SECURITY", "DROP POLICY tenant_isolation ON run", "TRUNCATE run",
 	} {
-		if _, err := pool.Exec(ctx, statement); err == nil || !(strings.Contains(err.Error(), "42501")) {
+		if _, err := pool.Exec(ctx, statement); err == nil || !strings.Contains(err.Error(), "42501") {
 			t.Errorf("%s: %v, want permission denied", statement, err)
 		}
 	}
@@ -355,7 +355,7 @@ func TestOldSchemaIsRefused(t *testing.T) {
 	if err := d.Ping(ctx); !errors.As(err, &old) || old.Have != 0 || old.Need != db.SchemaVersion() {
 		t.Fatalf("ping before migration: %v", err)
 	}
-	if err := d.InTx(ctx, scopeOf("acme"), func(tx *db.Tx) error { tx.AbandonToolCalls("r"); return nil }); !errors.As(err, &old) {
+	if err := d.InTx(ctx, scopeOf("acme"), func(tx *db.Tx) error { tx.StartToolCall("r", "0.0"); return nil }); !errors.As(err, &old) {
 		t.Fatalf("transaction before migration: %v", err)
 	}
 	if err := db.Migrate(ctx, url); err != nil {
@@ -392,7 +392,7 @@ func TestDown(t *testing.T) {
 	}
 	done, cancel := context.WithCancel(ctx)
 	cancel()
-	if err := dbtest.New(t).InTx(done, scopeOf("acme"), func(tx *db.Tx) error { tx.AbandonToolCalls("r"); return nil }); !errors.Is(err, context.Canceled) {
+	if err := dbtest.New(t).InTx(done, scopeOf("acme"), func(tx *db.Tx) error { tx.StartToolCall("r", "0.0"); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("canceled: %v", err)
 	}
 }
@@ -440,9 +440,14 @@ func TestListRuns(t *testing.T) {
 		filter db.RunFilter
 		want   string
 	}{
-		{db.RunFilter{User: "bob"}, "r2"}, {db.RunFilter{User: "ada"}, "r3 r1"}, {db.RunFilter{Conversation: "c1"}, "r3 r1"},
-		{db.RunFilter{Status: agent.StatusFailed}, "r3"}, {db.RunFilter{Agent: "other"}, ""}, {db.RunFilter{Environment: "test"}, ""},
-		{db.RunFilter{Limit: 2}, "r3 r2"}, {db.RunFilter{Before: all[1].CreatedAt}, "r1"},
+		{db.RunFilter{User: "bob"}, "r2"},
+		{db.RunFilter{User: "ada"}, "r3 r1"},
+		{db.RunFilter{Conversation: "c1"}, "r3 r1"},
+		{db.RunFilter{Status: agent.StatusFailed}, "r3"},
+		{db.RunFilter{Agent: "other"}, ""},
+		{db.RunFilter{Environment: "test"}, ""},
+		{db.RunFilter{Limit: 2}, "r3 r2"},
+		{db.RunFilter{Before: all[1].CreatedAt}, "r1"},
 	} {
 		if got := list(c.filter); got != c.want {
 			t.Errorf("%+v lists %q, want %q", c.filter, got, c.want)
@@ -473,4 +478,58 @@ func mustParse(t testing.TB, url string) *pgx.ConnConfig {
 		t.Fatal(err)
 	}
 	return conf
+}
+
+// TestRunEndsAfterItsStep lets a run end while a step reserves: the end waits,
+// and settles what the step began.
+func TestRunEndsAfterItsStep(t *testing.T) {
+	t.Parallel()
+	d, url := dbtest.NewWithURL(t)
+	owner := dbtest.Owner(t, url)
+	run := begin(t, d, scopeOf("acme"), "c", "r")
+	ended := make(chan db.EndState, 1)
+	err := d.InTx(ctx, run.Scope, func(tx *db.Tx) error {
+		if _, err := tx.LoadStep(ctx, db.StepQuery{RunID: run.ID}); err != nil {
+			return err
+		}
+		go func() {
+			var state db.EndState
+			err := d.InTx(ctx, run.Scope, func(tx *db.Tx) (err error) {
+				if state, err = tx.CloseRun(ctx, run.ID, 50); err != nil {
+					return err
+				}
+				return tx.MoveRun(state.Run, db.Move{To: agent.StatusCanceled, Reason: agent.ReasonCanceled})
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			ended <- state
+		}()
+		for waiting := 0; waiting == 0; {
+			query := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+			if err := owner.QueryRow(ctx, query).Scan(&waiting); err != nil {
+				return err
+			}
+			if len(ended) > 0 {
+				return errors.New("the run ended in the middle of a step")
+			}
+		}
+		tx.StartAttempt(run.ID, db.Attempt{Number: 1, Model: "m", Provider: "p", Reserved: db.Amount{Tokens: 10}})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state := <-ended; state.Totals.OpenAttempts != 0 || state.Totals.Usage.BilledTokens != 10 || state.Totals.Usage.UnknownAttempts != 1 {
+		t.Fatalf("totals %+v", state.Totals)
+	}
+	if attempts := func() []db.Attempt {
+		report, err := d.ShowRun(ctx, run.Scope, run.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report.Attempts()
+	}(); len(attempts) != 1 || attempts[0].Status != db.AttemptLost {
+		t.Fatalf("attempts %+v", attempts)
+	}
 }

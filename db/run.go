@@ -163,8 +163,7 @@ func (tx *Tx) MoveRun(r Run, m Move) error {
 	return nil
 }
 
-// EndState is what the end of a run is decided on. The transaction holds the
-// run.
+// EndState is what a run amounts to at its end. The transaction holds the run.
 type EndState struct {
 	Run     Run
 	Totals  Totals
@@ -173,27 +172,31 @@ type EndState struct {
 	ToolCalls int
 }
 
-// LoadEnd holds the run against other changes of its status and reads what it
-// amounts to: ErrNotFound if the scope has no such run. Actions are the newest
-// maxActions, in order.
-func (tx *Tx) LoadEnd(ctx context.Context, runID string, maxActions int) (EndState, error) {
+// CloseRun holds the run against other changes of its status, ends what is still
+// open in it, and reads what it amounts to: open attempts are lost and billed at
+// what they reserved, open tool calls are abandoned. In a run that has ended
+// nothing is open. Actions are the newest maxActions, in order. ErrNotFound if
+// the scope has no such run.
+func (tx *Tx) CloseRun(ctx context.Context, runID string, maxActions int) (EndState, error) {
 	var (
+		tenant = tx.scope.Tenant
 		run    dbsqlc.LockRunRow
 		totals dbsqlc.RunTotalsRow
 		calls  []dbsqlc.CompletedCallsRow
-		key    = dbsqlc.LockRunParams{Tenant: tx.scope.Tenant, ID: runID}
 	)
 	err := tx.read(ctx,
-		one(tx.q.LockRun, key, &run),
-		one(tx.q.RunTotals, dbsqlc.RunTotalsParams{Tenant: tx.scope.Tenant, RunID: runID}, &totals),
-		one(tx.q.CompletedCalls, dbsqlc.CompletedCallsParams{Tenant: tx.scope.Tenant, RunID: runID, MaxCalls: int32(maxActions)}, &calls),
+		one(tx.q.LockRun, dbsqlc.LockRunParams{Tenant: tenant, ID: runID}, &run),
+		exec(tx.q.LoseOpenAttempts, dbsqlc.LoseOpenAttemptsParams{Tenant: tenant, RunID: runID}),
+		exec(tx.q.AbandonToolCalls, dbsqlc.AbandonToolCallsParams{Tenant: tenant, RunID: runID}),
+		one(tx.q.RunTotals, dbsqlc.RunTotalsParams{Tenant: tenant, RunID: runID}, &totals),
+		one(tx.q.CompletedCalls, dbsqlc.CompletedCallsParams{Tenant: tenant, RunID: runID, MaxCalls: int32(maxActions)}, &calls),
 	)
 	if err != nil {
-		return EndState{}, fmt.Errorf("load run: %w", err)
+		return EndState{}, fmt.Errorf("close run: %w", err)
 	}
 	state := EndState{Run: toRun(run.Run, run.CurrentGeneration), Totals: toTotals(totals)}
 	if state.Run.Scope != tx.scope {
-		return EndState{}, fmt.Errorf("load run: %w", ErrNotFound)
+		return EndState{}, fmt.Errorf("close run: %w", ErrNotFound)
 	}
 	for i := len(calls) - 1; i >= 0; i-- {
 		state.ToolCalls = int(calls[i].Total)

@@ -132,12 +132,6 @@ func (tx *Tx) FinishToolCall(runID, callID string, o CallOutcome, recorded *bool
 	tx.write(one(tx.q.FinishToolCall, params, recorded))
 }
 
-// AbandonToolCalls queues the mark that a run's open calls will never have an
-// outcome.
-func (tx *Tx) AbandonToolCalls(runID string) {
-	tx.write(exec(tx.q.AbandonToolCalls, dbsqlc.AbandonToolCallsParams{Tenant: tx.scope.Tenant, RunID: runID}))
-}
-
 // ReadResult returns up to limit bytes of a result from offset, and the size of
 // the whole: ErrNotFound unless it is a result of this run in this scope. The
 // ID of a result is that of its call.

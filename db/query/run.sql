@@ -4,6 +4,14 @@ FROM run r
 JOIN conversation c ON c.tenant = r.tenant AND c.id = r.conversation_id
 WHERE r.tenant = @tenant AND r.id = @id;
 
+-- name: ShareRun :one
+-- GetRun that keeps the run from ending before the transaction does.
+SELECT sqlc.embed(r), c.generation AS current_generation
+FROM run r
+JOIN conversation c ON c.tenant = r.tenant AND c.id = r.conversation_id
+WHERE r.tenant = @tenant AND r.id = @id
+FOR SHARE OF r;
+
 -- name: LockRun :one
 -- Holds the run's row against every other change of its status.
 SELECT sqlc.embed(r), c.generation AS current_generation

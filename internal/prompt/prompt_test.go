@@ -31,8 +31,10 @@ func shape(messages []model.Message) string {
 func TestAssemble(t *testing.T) {
 	t.Parallel()
 	history := []model.Message{
-		{Role: model.RoleUser, Text: "q1"}, {Role: model.RoleAssistant, Text: "a1"},
-		{Role: model.RoleUser, Text: "q2"}, {Role: model.RoleAssistant, Text: "a2"},
+		{Role: model.RoleUser, Text: "q1"},
+		{Role: model.RoleAssistant, Text: "a1"},
+		{Role: model.RoleUser, Text: "q2"},
+		{Role: model.RoleAssistant, Text: "a2"},
 	}
 	big := strings.Repeat("x", 3_000) // 1000 tokens
 	for _, c := range []struct {
@@ -42,26 +44,37 @@ func TestAssemble(t *testing.T) {
 		output int64
 		err    error
 	}{
-		{"all fits", prompt.Input{History: history, Question: "q", Steps: []prompt.Step{step("s0", "r0"), step("s1", "r1")}, ContextWindow: 10_000, MaxOutputTokens: 100},
-			"user:q1 | assistant:a1 | user:q2 | assistant:a2 | user:q | assistant:calls s0 | tool:r0 | assistant:calls s1 | tool:r1", 100, nil},
+		{
+			"all fits",
+			prompt.Input{History: history, Question: "q", Steps: []prompt.Step{step("s0", "r0"), step("s1", "r1")}, ContextWindow: 10_000, MaxOutputTokens: 100},
+			"user:q1 | assistant:a1 | user:q2 | assistant:a2 | user:q | assistant:calls s0 | tool:r0 | assistant:calls s1 | tool:r1", 100, nil,
+		},
 		{"empty history", prompt.Input{Question: "q", ContextWindow: 10_000, MaxOutputTokens: 100}, "user:q", 100, nil},
-		{"oldest messages go first, an answer not without its question",
+		{
+			"oldest messages go first, an answer not without its question",
 			prompt.Input{History: []model.Message{{Role: model.RoleUser, Text: big}, {Role: model.RoleAssistant, Text: "a1"}, history[2], history[3]}, Question: "q", ContextWindow: 1_000, MaxOutputTokens: 100},
-			"user:q2 | assistant:a2 | user:q", 100, nil},
-		{"history goes before steps",
+			"user:q2 | assistant:a2 | user:q", 100, nil,
+		},
+		{
+			"history goes before steps",
 			prompt.Input{History: []model.Message{{Role: model.RoleUser, Text: big}}, Question: "q", Steps: []prompt.Step{step("s0", big)}, ContextWindow: 2_000, MaxOutputTokens: 100},
-			"user:q | assistant:calls s0 | tool:" + big, 100, nil},
-		{"oldest steps go whole",
+			"user:q | assistant:calls s0 | tool:" + big, 100, nil,
+		},
+		{
+			"oldest steps go whole",
 			prompt.Input{Question: "q", Steps: []prompt.Step{step("s0", big), step("s1", big), step("s2", "r2")}, ContextWindow: 1_500, MaxOutputTokens: 100},
-			"user:q | assistant:calls s1 | tool:" + big + " | assistant:calls s2 | tool:r2", 100, nil},
+			"user:q | assistant:calls s1 | tool:" + big + " | assistant:calls s2 | tool:r2", 100, nil,
+		},
 		{"the newest step is never left out", prompt.Input{Question: "q", Steps: []prompt.Step{step("s0", big)}, ContextWindow: 900, MaxOutputTokens: 100}, "", 0, prompt.ErrOverflow},
 		{"the question goes in whole", prompt.Input{Question: big, ContextWindow: 900, MaxOutputTokens: 100}, "", 0, prompt.ErrOverflow},
 		{"system prompt alone", prompt.Input{System: big, Question: "q", ContextWindow: 900, MaxOutputTokens: 100}, "", 0, prompt.ErrOverflow},
 		{"schemas alone", prompt.Input{Tools: []model.ToolSpec{{Name: "t", Parameters: []byte(big)}}, Question: "q", ContextWindow: 900, MaxOutputTokens: 100}, "", 0, prompt.ErrOverflow},
 		{"output as long as the window", prompt.Input{Question: "q", ContextWindow: 1_000, MaxOutputTokens: 1_000}, "user:q", 1_000 - 17, nil},
-		{"correction",
+		{
+			"correction",
 			prompt.Input{Question: "q", Steps: []prompt.Step{{Text: "bad", Correction: "fix it"}, {Text: " ", Correction: "say something"}}, ContextWindow: 10_000, MaxOutputTokens: 100},
-			"user:q | assistant:bad | user:fix it | user:say something", 100, nil},
+			"user:q | assistant:bad | user:fix it | user:say something", 100, nil,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

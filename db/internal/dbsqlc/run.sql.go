@@ -373,3 +373,61 @@ func (q *Queries) OpenRuns(ctx context.Context, db DBTX, arg OpenRunsParams) ([]
 	}
 	return items, nil
 }
+
+const shareRun = `-- name: ShareRun :one
+SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, c.generation AS current_generation
+FROM run r
+JOIN conversation c ON c.tenant = r.tenant AND c.id = r.conversation_id
+WHERE r.tenant = $1 AND r.id = $2
+FOR SHARE OF r
+`
+
+type ShareRunParams struct {
+	Tenant string
+	ID     string
+}
+
+type ShareRunRow struct {
+	Run               Run
+	CurrentGeneration int64
+}
+
+// GetRun that keeps the run from ending before the transaction does.
+func (q *Queries) ShareRun(ctx context.Context, db DBTX, arg ShareRunParams) (ShareRunRow, error) {
+	row := db.QueryRow(ctx, shareRun, arg.Tenant, arg.ID)
+	var i ShareRunRow
+	err := row.Scan(
+		&i.Run.Tenant,
+		&i.Run.ID,
+		&i.Run.UserID,
+		&i.Run.Environment,
+		&i.Run.ConversationID,
+		&i.Run.Generation,
+		&i.Run.Agent,
+		&i.Run.DefinitionVersion,
+		&i.Run.DefinitionDigest,
+		&i.Run.Page,
+		&i.Run.Flags,
+		&i.Run.Status,
+		&i.Run.Reason,
+		&i.Run.Detail,
+		&i.Run.Step,
+		&i.Run.ToolCalls,
+		&i.Run.MaxSteps,
+		&i.Run.MaxToolCalls,
+		&i.Run.MaxTokens,
+		&i.Run.MaxCostMicros,
+		&i.Run.TimeoutNs,
+		&i.Run.Deadline,
+		&i.Run.WorkflowID,
+		&i.Run.RequestHash,
+		&i.Run.QuestionMessageID,
+		&i.Run.AnswerMessageID,
+		&i.Run.Version,
+		&i.Run.CreatedAt,
+		&i.Run.StartedAt,
+		&i.Run.EndedAt,
+		&i.CurrentGeneration,
+	)
+	return i, err
+}
