@@ -42,7 +42,7 @@ type settings struct {
 func run(ctx context.Context) (err error) {
 	var s settings
 	flag.IntVar(&s.rounds, "rounds", 3, "rounds, alternating between the parties")
-	flag.IntVar(&s.runs, "runs", 15, "sequential runs a round and party")
+	flag.IntVar(&s.runs, "runs", 25, "sequential runs a round and party")
 	flag.IntVar(&s.load, "load", 200, "runs a round and party under load")
 	flag.IntVar(&s.parallel, "parallel", 50, "runs at a time under load")
 	flag.Parse()
@@ -68,10 +68,9 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer stopWorkers()
-	for _, p := range parties { // caches, connections, sticky queues
-		if _, err := p.sequential(ctx, 3); err != nil {
-			return err
-		}
+	// Caches, connections, sticky queues.
+	if _, err := sequential(ctx, parties, 3); err != nil {
+		return err
 	}
 	return measure(ctx, s, parties)
 }
@@ -91,17 +90,24 @@ func (p party) once(ctx context.Context) error {
 	return p.check(ctx, run)
 }
 
-// sequential returns the median wall time of n runs, one after the other.
-func (p party) sequential(ctx context.Context, n int) (time.Duration, error) {
-	var times []time.Duration
+// sequential returns the median wall time of n runs of each party. The parties
+// take turns run by run, because a busy machine is slow for seconds on end.
+func sequential(ctx context.Context, parties []party, n int) (map[string]time.Duration, error) {
+	times := map[string][]time.Duration{}
 	for range n {
-		began := time.Now()
-		if err := p.once(ctx); err != nil {
-			return 0, fmt.Errorf("%s: %w", p.name, err)
+		for _, p := range parties {
+			began := time.Now()
+			if err := p.once(ctx); err != nil {
+				return nil, fmt.Errorf("%s: %w", p.name, err)
+			}
+			times[p.name] = append(times[p.name], time.Since(began))
 		}
-		times = append(times, time.Since(began))
 	}
-	return median(times), nil
+	medians := map[string]time.Duration{}
+	for name, of := range times {
+		medians[name] = median(of)
+	}
+	return medians, nil
 }
 
 // throughput returns runs per second of n runs, parallel at a time.
@@ -134,16 +140,16 @@ func (p party) throughput(ctx context.Context, n, parallel int) (float64, error)
 func measure(ctx context.Context, s settings, parties []party) error {
 	times, rates := map[string][]float64{}, map[string][]float64{}
 	for round := range s.rounds {
+		took, err := sequential(ctx, parties, s.runs)
+		if err != nil {
+			return err
+		}
 		for _, p := range parties {
-			took, err := p.sequential(ctx, s.runs)
-			if err != nil {
-				return err
-			}
 			rate, err := p.throughput(ctx, s.load, s.parallel)
 			if err != nil {
 				return err
 			}
-			ms := float64(took.Microseconds()) / 1000
+			ms := float64(took[p.name].Microseconds()) / 1000
 			times[p.name] = append(times[p.name], ms)
 			rates[p.name] = append(rates[p.name], rate)
 			fmt.Printf("round %d  %-6s  %7.1f ms a run, %6.1f runs/s\n", round+1, p.name, ms, rate)

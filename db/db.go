@@ -59,6 +59,10 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	params["role"] = Role
 	params["application_name"] = "fairlead"
 	params["statement_timeout"] = fmt.Sprint(statement.Milliseconds())
+	// Every query goes by keys or an index, so one plan fits all parameters;
+	// planning anew, or compiling, would cost more than executing.
+	params["plan_cache_mode"] = "force_generic_plan"
+	params["jit"] = "off"
 	// A worker that hangs inside a transaction must not hold its locks for ever.
 	params["idle_in_transaction_session_timeout"] = fmt.Sprint(statement.Milliseconds())
 
