@@ -18,7 +18,8 @@ const detailAnswerMissing = "answer_missing"
 const maxEndTries = 5
 
 // EndRun records the end of a run and returns its result. The first end wins;
-// asked again, it returns that one. A run that was never begun gets a result
+// asked again, it returns that one. A run whose answer is stored ends final,
+// whatever reached the workflow first. A run that was never begun gets a result
 // and is not stored.
 func (r *Runs) EndRun(ctx context.Context, in agent.EndRunInput) (result agent.RunResult, err error) {
 	defer r.contain(agent.ActivityEndRun, in.Run, &err)
@@ -47,7 +48,7 @@ func (r *Runs) end(ctx context.Context, in agent.EndRunInput) (agent.RunResult, 
 	}
 	var result agent.RunResult
 	err := r.db.InTx(ctx, in.Run.Scope, func(tx *db.Tx) error {
-		state, err := tx.CloseRun(ctx, in.Run.RunID, agent.MaxActions)
+		state, err := tx.CloseRun(ctx, in.Run.RunID, answerID(in.Run), agent.MaxActions)
 		if err != nil {
 			return err
 		}
@@ -58,6 +59,11 @@ func (r *Runs) end(ctx context.Context, in agent.EndRunInput) (agent.RunResult, 
 		}
 		if run.Status.Terminal() {
 			return nil
+		}
+		if state.Answered && reason != agent.ReasonFinal {
+			// The answer was committed before the stop took effect: people see
+			// it, and an end that denies it would be a lie.
+			reason, detail, answer = agent.ReasonFinal, "", answerID(in.Run)
 		}
 		result.Status, result.Reason, result.Detail = reason.Status(), reason, detail
 		result.AnswerMessageID, result.Steps = answer, in.Step

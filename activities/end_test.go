@@ -84,6 +84,22 @@ func TestFinalNeedsItsAnswer(t *testing.T) {
 	}
 }
 
+// A local activity goes on after Temporal has canceled it: its answer may be
+// stored before the end is. What people see and what is recorded agree.
+func TestStoredAnswerBeatsTheStop(t *testing.T) {
+	t.Parallel()
+	b := setup(t, options{})
+	for _, stop := range []agent.Reason{agent.ReasonCanceled, agent.ReasonDeadline} {
+		g := b.start()
+		answer := b.act(g.next(0, 0)).AnswerMessageID
+		result := b.finish(g, stop, 0, "")
+		if result.Reason != agent.ReasonFinal || result.AnswerMessageID != answer || answer == "" {
+			t.Errorf("%s: %+v", stop, result)
+		}
+		b.checkLedger(result)
+	}
+}
+
 func TestQueuedRunCanEnd(t *testing.T) {
 	t.Parallel()
 	b := setup(t, options{limits: activities.Limits{MaxRunning: 1}})

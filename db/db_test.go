@@ -495,7 +495,7 @@ func TestRunEndsAfterItsStep(t *testing.T) {
 		go func() {
 			var state db.EndState
 			err := d.InTx(ctx, run.Scope, func(tx *db.Tx) (err error) {
-				if state, err = tx.CloseRun(ctx, run.ID, 50); err != nil {
+				if state, err = tx.CloseRun(ctx, run.ID, "none", 50); err != nil {
 					return err
 				}
 				return tx.MoveRun(state.Run, db.Move{To: agent.StatusCanceled, Reason: agent.ReasonCanceled})

@@ -170,22 +170,26 @@ type EndState struct {
 	Actions []agent.CompletedAction
 	// ToolCalls counts all calls that were carried out.
 	ToolCalls int
+	Answered  bool
 }
 
 // CloseRun holds the run against other changes of its status, ends what is still
 // open in it, and reads what it amounts to: open attempts are lost and billed at
 // what they reserved, open tool calls are abandoned. In a run that has ended
-// nothing is open. Actions are the newest maxActions, in order. ErrNotFound if
-// the scope has no such run.
-func (tx *Tx) CloseRun(ctx context.Context, runID string, maxActions int) (EndState, error) {
+// nothing is open. Answered says whether the message answerID is stored; Actions
+// are the newest maxActions, in order. ErrNotFound if the scope has no such run.
+func (tx *Tx) CloseRun(ctx context.Context, runID, answerID string, maxActions int) (EndState, error) {
 	var (
 		tenant = tx.scope.Tenant
 		run    dbsqlc.LockRunRow
 		totals dbsqlc.RunTotalsRow
 		calls  []dbsqlc.CompletedCallsRow
+
+		answered bool
 	)
 	err := tx.read(ctx,
 		one(tx.q.LockRun, dbsqlc.LockRunParams{Tenant: tenant, ID: runID}, &run),
+		one(tx.q.HasMessage, dbsqlc.HasMessageParams{Tenant: tenant, ID: answerID}, &answered),
 		exec(tx.q.LoseOpenAttempts, dbsqlc.LoseOpenAttemptsParams{Tenant: tenant, RunID: runID}),
 		exec(tx.q.AbandonToolCalls, dbsqlc.AbandonToolCallsParams{Tenant: tenant, RunID: runID}),
 		one(tx.q.RunTotals, dbsqlc.RunTotalsParams{Tenant: tenant, RunID: runID}, &totals),
@@ -194,7 +198,7 @@ func (tx *Tx) CloseRun(ctx context.Context, runID string, maxActions int) (EndSt
 	if err != nil {
 		return EndState{}, fmt.Errorf("close run: %w", err)
 	}
-	state := EndState{Run: toRun(run.Run, run.CurrentGeneration), Totals: toTotals(totals)}
+	state := EndState{Run: toRun(run.Run, run.CurrentGeneration), Totals: toTotals(totals), Answered: answered}
 	if state.Run.Scope != tx.scope {
 		return EndState{}, fmt.Errorf("close run: %w", ErrNotFound)
 	}

@@ -33,3 +33,6 @@ SELECT m.content
 FROM run r
 JOIN message m ON m.tenant = r.tenant AND m.id = r.answer_message_id
 WHERE r.tenant = @tenant AND r.id = @run_id;
+
+-- name: HasMessage :one
+SELECT EXISTS (SELECT 1 FROM message WHERE tenant = @tenant AND id = @id);

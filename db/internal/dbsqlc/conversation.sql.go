@@ -68,6 +68,22 @@ func (q *Queries) GetAnswer(ctx context.Context, db DBTX, arg GetAnswerParams) (
 	return content, err
 }
 
+const hasMessage = `-- name: HasMessage :one
+SELECT EXISTS (SELECT 1 FROM message WHERE tenant = $1 AND id = $2)
+`
+
+type HasMessageParams struct {
+	Tenant string
+	ID     string
+}
+
+func (q *Queries) HasMessage(ctx context.Context, db DBTX, arg HasMessageParams) (bool, error) {
+	row := db.QueryRow(ctx, hasMessage, arg.Tenant, arg.ID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const insertMessage = `-- name: InsertMessage :exec
 INSERT INTO message (tenant, id, conversation_id, seq, role, content, content_hash, visibility, run_id, parent_id)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
