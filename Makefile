@@ -52,6 +52,10 @@ up: $(BIN)/temporal-dev ## Start PostgreSQL, Temporal and the Web UI, and wait u
 down: $(BIN)/temporal-dev ## Stop what `make up` started; the data stays
 	@$(BIN)/temporal-dev down
 
+.PHONY: worker
+worker: build up ## Serve the example agents until Ctrl-C
+	@$(ENGINE_ENV); $(BIN)/worker run --migrate
+
 .PHONY: demo
 demo: build up ## Ask OpsPilot why a service fails that really runs and really fails
 	@$(ENGINE_ENV); $(BIN)/demo
@@ -67,9 +71,15 @@ test: build up ## Run all tests on a real PostgreSQL and a real Temporal server
 	@$(ENGINE_ENV); $(GO) test -count=1 -timeout 20m ./$(ENDTOEND)
 	@echo "The same without the workflow cache, so that every workflow task replays ..."
 	@$(ENGINE_ENV); FAIRLEAD_WORKFLOW_CACHE=0 $(GO) test -count=1 -timeout 20m ./$(ENDTOEND)
-	@echo "With the race detector ..."
-	@$(ENGINE_ENV); $(GO) test -race -timeout 20m $(RACE)
+	@if command -v "$$($(GO) env CC)" >/dev/null; then \
+		echo "With the race detector ..."; $(ENGINE_ENV); CGO_ENABLED=1 $(GO) test -race -timeout 20m $(RACE); \
+	else echo "There is no C compiler, which the race detector needs: it is left out."; fi
 	@cd temporal-dev && $(GO) vet ./... && FAIRLEAD_DEV_INTEGRATION=1 FAIRLEAD_DEV_BINARY=$(CURDIR)/$(BIN)/temporal-dev $(GO) test ./...
+
+.PHONY: record
+record: $(BIN)/temporal-dev up ## Record histories of real runs for replay: make record FOLDER=v2
+	@test -n "$(FOLDER)" || { echo "name a new folder of $(ENDTOEND)/testdata/histories: make record FOLDER=v2"; exit 2; }
+	@$(ENGINE_ENV); $(GO) test -count=1 ./$(ENDTOEND) -run TestRecordHistories -record $(FOLDER)
 
 .PHONY: lint
 lint: ## Check formatting, static analysis, determinism of workflows and generated code

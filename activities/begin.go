@@ -166,7 +166,7 @@ func (r *Runs) open(tx *db.Tx, in agent.BeginRunInput, p plan, hash string, stat
 		ID: req.RunID, Scope: req.Scope(), Conversation: req.Conversation, Generation: conv.Generation, CurrentGeneration: conv.Generation,
 		Agent: p.definition.Name, DefinitionVersion: p.definition.Version, DefinitionDigest: p.digest, Page: req.Page, Flags: req.Flags,
 		Status: agent.StatusQueued, Budget: p.budget, Deadline: deadline(in.StartedAt, p.budget),
-		WorkflowID: agent.WorkflowID(req.RunID), RequestHash: hash, QuestionID: question.ID, Version: 1,
+		WorkflowID: agent.WorkflowID(req.Tenant, req.RunID), RequestHash: hash, QuestionID: question.ID, Version: 1,
 	}
 	tx.InsertRun(run)
 
@@ -197,7 +197,7 @@ func deadline(started time.Time, budget agent.Budget) time.Time {
 // begun is the output for a run as it stands.
 func (r *Runs) begun(run db.Run, def definition.Definition) (agent.BeginRunOutput, error) {
 	out := agent.BeginRunOutput{
-		Generation: run.Generation, DefinitionVersion: run.DefinitionVersion, DefinitionDigest: run.DefinitionDigest,
+		Generation: run.Generation, DefinitionDigest: run.DefinitionDigest,
 		Deadline: run.Deadline, Budget: run.Budget, Rules: def.Rules(), Route: agent.ModelRoute{Model: def.Model},
 	}
 	switch {
@@ -219,7 +219,6 @@ func (r *Runs) begun(run db.Run, def definition.Definition) (agent.BeginRunOutpu
 		return agent.BeginRunOutput{}, fmt.Errorf("%w: the run's model is not configured on this worker", errRetry)
 	}
 	out.Route.Local = entry.Mode == model.ModeLocal
-	out.Route.Timeout = entry.Timeout
 	return out, nil
 }
 

@@ -128,7 +128,7 @@ func TestBeginIsIdempotent(t *testing.T) {
 	// A worker that no longer serves the definition still knows the run.
 	other := b.worker(options{edit: func(d *definition.Definition) { d.Version = "2" }})
 	out, err := other.BeginRun(b.ctx, agent.BeginRunInput{Request: req, StartedAt: time.Now()})
-	if err != nil || out.DefinitionVersion != "1" || !out.Deadline.Equal(first.Load().Deadline) || out.Rules != first.Load().Rules {
+	if err != nil || out.DefinitionDigest != first.Load().DefinitionDigest || !out.Deadline.Equal(first.Load().Deadline) || out.Rules != first.Load().Rules {
 		t.Errorf("another worker says %+v, %v", out, err)
 	}
 	// And how it ended.

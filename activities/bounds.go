@@ -77,7 +77,7 @@ func (r *Runs) watch(ctx, work context.Context, giveUp context.CancelCauseFunc) 
 
 // graceForWork leaves a part of the worker's grace for bookkeeping.
 func (r *Runs) graceForWork() time.Duration {
-	return r.shutdownGrace - min(r.shutdownGrace/4, 2*time.Second)
+	return r.shutdownGrace - min(r.shutdownGrace/3, 3*time.Second)
 }
 
 // insist records what has happened outside and cannot be taken back, such as a

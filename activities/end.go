@@ -22,6 +22,13 @@ const maxEndTries = 5
 // whatever reached the workflow first. A run that was never begun gets a result
 // and is not stored.
 func (r *Runs) EndRun(ctx context.Context, in agent.EndRunInput) (result agent.RunResult, err error) {
+	defer func() {
+		if err != nil {
+			// An end has to be recorded, so whatever is wrong is tried again:
+			// the activity stays pending, where an operator sees it.
+			err = errors.New(err.Error())
+		}
+	}()
 	defer r.contain(agent.ActivityEndRun, in.Run, &err)
 	result, err = r.end(ctx, in)
 	for try := 1; errors.Is(err, db.ErrConflict) && try < maxEndTries; try++ {

@@ -260,13 +260,13 @@ func (g begun) ref() agent.RunRef {
 func (g begun) next(step, try int) agent.NextActionInput {
 	return agent.NextActionInput{
 		Run: g.ref(), DefinitionDigest: g.out.DefinitionDigest, Model: g.out.Route.Model, Step: step, Try: try,
-		Deadline: g.out.Deadline, TokensLeft: g.out.Budget.MaxTokens, CostLeftMicros: -1, ToolCallsLeft: 10,
+		Deadline: g.out.Deadline, TokensLeft: g.out.Budget.MaxTokens, CostLeftMicros: -1,
 	}
 }
 
 func (g begun) read(step int, call agent.Call) agent.ReadToolInput {
 	return agent.ReadToolInput{
-		Run: g.ref(), DefinitionDigest: g.out.DefinitionDigest, Step: step, CallID: call.ID,
+		Run: g.ref(), CallID: call.ID,
 		ArgumentsHash: call.ArgumentsHash, Deadline: g.out.Deadline,
 	}
 }

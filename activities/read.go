@@ -87,6 +87,8 @@ func (r *Runs) execute(ctx context.Context, in agent.ReadToolInput, run db.Run, 
 	case ended != "":
 		return agent.ToolOutcome{CallID: call.ID, End: ended}, nil
 	case shown != nil:
+		r.log.Info("tool failed", zap.String("run_id", run.ID), zap.String("call_id", call.ID), zap.String("code", string(shown.Code)),
+			zap.String("cause_type", fmt.Sprintf("%T", shown.Err)))
 		outcome.Error, outcome.Envelope = shown.ToolError(call.Tool), string(tool.ErrorEnvelope(shown))
 	default:
 		envelope := tool.NewEnvelope(checked.Spec, call.ID, result)

@@ -186,7 +186,7 @@ func (r *Runs) proposed(p purchase, proposed []db.ResponseCall) (rows []db.ToolC
 			row.Status, row.Error, row.Envelope = db.CallRefused, refused.ToolError(row.Tool), string(tool.ErrorEnvelope(refused))
 			call.Refused = row.Error
 		} else {
-			call.Local, call.Timeout = checked.Spec.Fast, checked.Spec.Timeout
+			call.Local = checked.Spec.Fast
 		}
 		rows, calls = append(rows, row), append(calls, call)
 	}

@@ -6,7 +6,9 @@ import (
 	"time"
 )
 
-// Budget bounds one run (RUN-3, RUN-11). Every field is a hard limit.
+// Budget bounds one run (RUN-3, RUN-11). Nothing begins beyond a limit. Input
+// tokens are estimated before a call and counted after it, so tokens and cost can
+// be passed by what one call was underestimated, and no more.
 type Budget struct {
 	// MaxSteps is the number of model responses that the run may take.
 	MaxSteps int `json:"max_steps"`

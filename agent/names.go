@@ -47,10 +47,11 @@ const (
 	SearchStep         = "FairleadStep"
 )
 
-// WorkflowID returns the Temporal workflow ID of a run. One run has one
-// workflow ID for its whole life, continue-as-new included, so starting the
-// same run twice is refused by Temporal.
-func WorkflowID(runID string) string { return "agent-run-" + runID }
+// WorkflowID returns the Temporal workflow ID of a tenant's run. One run has one
+// workflow ID for its whole life, continue-as-new included, so starting the same
+// run twice gives one workflow. The separator is in no identifier: two tenants
+// with the same run ID have two workflows.
+func WorkflowID(tenant, runID string) string { return "agent-run~" + tenant + "~" + runID }
 
 // EndGrace is how long after its deadline a run may still take to record its
 // end. A run row that is older than deadline plus EndGrace no longer holds a

@@ -21,13 +21,12 @@ type BeginRunOutput struct {
 	Ended  Reason `json:"ended,omitempty"`
 	Detail string `json:"detail,omitempty"`
 
-	Generation        int64      `json:"generation"`
-	DefinitionVersion string     `json:"definition_version"`
-	DefinitionDigest  string     `json:"definition_digest"`
-	Deadline          time.Time  `json:"deadline"`
-	Budget            Budget     `json:"budget"`
-	Rules             LoopRules  `json:"rules"`
-	Route             ModelRoute `json:"route"`
+	Generation       int64      `json:"generation"`
+	DefinitionDigest string     `json:"definition_digest"`
+	Deadline         time.Time  `json:"deadline"`
+	Budget           Budget     `json:"budget"`
+	Rules            LoopRules  `json:"rules"`
+	Route            ModelRoute `json:"route"`
 	// Supersedes lists the runs of the same conversation that this one replaces.
 	Supersedes []string `json:"supersedes,omitempty"`
 }
@@ -64,8 +63,6 @@ type ModelRoute struct {
 	// Local runs the calls as local activities: for tests, evals and models
 	// that answer within milliseconds.
 	Local bool `json:"local"`
-	// Timeout bounds one model attempt.
-	Timeout time.Duration `json:"timeout_ns"`
 }
 
 // RunRef names a run and its owner in every later activity input.
@@ -88,8 +85,6 @@ type NextActionInput struct {
 	// negative CostLeftMicros means that no cost limit was agreed.
 	TokensLeft     int64 `json:"tokens_left"`
 	CostLeftMicros int64 `json:"cost_left_micros"`
-	// ToolCallsLeft is what remains of the tool-call budget.
-	ToolCallsLeft int `json:"tool_calls_left"`
 }
 
 // ActionKind says what a model response amounts to.
@@ -125,8 +120,6 @@ type Call struct {
 	ArgumentsHash string `json:"arguments_hash"`
 	// Local says that the tool is a fast read, executed as a local activity.
 	Local bool `json:"local,omitempty"`
-	// Timeout bounds one execution of the tool.
-	Timeout time.Duration `json:"timeout_ns,omitempty"`
 	// Refused is set when the call was answered with an error already: an
 	// unknown tool, or arguments that do not fit. It is not executed.
 	Refused *ToolError `json:"refused,omitempty"`
@@ -169,12 +162,10 @@ type Failure struct {
 // ReadToolInput executes one recorded call. Run and CallID are the idempotency
 // key: executing again returns the recorded outcome.
 type ReadToolInput struct {
-	Run              RunRef    `json:"run"`
-	DefinitionDigest string    `json:"definition_digest"`
-	Step             int       `json:"step"`
-	CallID           string    `json:"call_id"`
-	ArgumentsHash    string    `json:"arguments_hash"`
-	Deadline         time.Time `json:"deadline"`
+	Run           RunRef    `json:"run"`
+	CallID        string    `json:"call_id"`
+	ArgumentsHash string    `json:"arguments_hash"`
+	Deadline      time.Time `json:"deadline"`
 }
 
 // ToolOutcome is the small, content-free result of one tool call.

@@ -187,7 +187,7 @@ func agentParty(name, agentName string, temporalClient client.Client, queue stri
 		name: name,
 		start: func(ctx context.Context) (client.WorkflowRun, error) {
 			id := uuid.NewString()
-			return temporalClient.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: agent.WorkflowID(id), TaskQueue: queue},
+			return temporalClient.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: agent.WorkflowID("bench", id), TaskQueue: queue},
 				agent.WorkflowAgentRun, agent.RunRequest{
 					RunID: id, Tenant: "bench", User: "bench", Conversation: id, Agent: agentName,
 					Environment: "bench", Message: "Look ten times.",

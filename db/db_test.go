@@ -32,7 +32,7 @@ func begin(t testing.TB, d *db.DB, scope agent.Scope, conversation, id string) d
 	run := db.Run{
 		ID: id, Scope: scope, Conversation: conversation, Agent: "helper", DefinitionVersion: "1", DefinitionDigest: digest,
 		Budget: agent.Budget{MaxSteps: 1, MaxTokens: 1, Timeout: time.Minute}, Deadline: time.Now().Add(time.Minute),
-		WorkflowID: agent.WorkflowID(id), RequestHash: digest, QuestionID: "question-" + id, Version: 1, Status: agent.StatusQueued,
+		WorkflowID: agent.WorkflowID("acme", id), RequestHash: digest, QuestionID: "question-" + id, Version: 1, Status: agent.StatusQueued,
 	}
 	var admitted bool
 	err := d.InTx(ctx, scope, func(tx *db.Tx) error {

@@ -29,15 +29,8 @@ var (
 
 // Constraints that callers ask for with IsConstraint.
 const (
-	ConstraintRun        = "run_pkey"
-	ConstraintGeneration = "run_generation_key"
 	ConstraintAnswer     = "run_answer_fkey"
 	ConstraintTransition = "run_transition_pkey"
-	ConstraintAttempt    = "model_attempt_pkey"
-	ConstraintLedger     = "ledger_entry_pkey"
-	ConstraintMessage    = "message_pkey"
-	ConstraintMessageSeq = "message_seq_key"
-	ConstraintToolCall   = "tool_call_pkey"
 )
 
 // SQLSTATE values with a meaning here. FL001 and FL002 are raised by the schema.
@@ -51,6 +44,7 @@ const (
 	codeQueryCanceled     = "57014"
 	codeIdleInTransaction = "25P03"
 	codeReadOnly          = "25006"
+	codeNoPrivilege       = "42501"
 	codeLimit             = "FL001"
 	codeEnded             = "FL002"
 )
@@ -160,7 +154,9 @@ func translateCode(pgErr *pgconn.PgError) error {
 		// The role does not exist: the database was never migrated.
 		return &SchemaError{Have: 0, Need: schemaVersion}
 	case strings.HasPrefix(code, "08"), strings.HasPrefix(code, "57P"), strings.HasPrefix(code, "53"),
-		strings.HasPrefix(code, "58"), code == codeTooManyConns, code == codeReadOnly, code == codeQueryCanceled, code == codeIdleInTransaction:
+		strings.HasPrefix(code, "58"), strings.HasPrefix(code, "28"), strings.HasPrefix(code, "3D"), code == codeNoPrivilege, code == codeTooManyConns, code == codeReadOnly, code == codeQueryCanceled, code == codeIdleInTransaction:
+		// A changed password, a missing grant or a database that is being
+		// restored is the operator's to mend: runs wait for it.
 		e.Kind = ErrUnavailable
 	}
 	return e

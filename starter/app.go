@@ -55,11 +55,11 @@ type engine interface {
 	Start(ctx context.Context, request agent.RunRequest) error
 	// Result waits for the end of the workflow. The error is errUnknownRun, a
 	// *workflowFailed, or a failed connection.
-	Result(ctx context.Context, runID string) (agent.RunResult, error)
+	Result(ctx context.Context, workflowID string) (agent.RunResult, error)
 	// State asks the workflow where it stands.
-	State(ctx context.Context, runID string) (agent.RunView, error)
+	State(ctx context.Context, workflowID string) (agent.RunView, error)
 	// Cancel asks the workflow to end; errUnknownRun if none is running.
-	Cancel(ctx context.Context, runID string) error
+	Cancel(ctx context.Context, workflowID string) error
 	// Served reports whether there is a worker that takes work.
 	Served(ctx context.Context) (bool, error)
 	Close()
@@ -222,10 +222,27 @@ func (a *app) database(ctx context.Context) (reader, error) {
 	return a.openReader(ctx, a.settings)
 }
 
+// mayTouch refuses a run that is not the user's whom the command names. Without
+// one the command is an operator's, for the whole tenant.
+func (a *app) mayTouch(ctx context.Context, o owner, runID string) error {
+	if o.user == "" {
+		return nil
+	}
+	database, err := a.database(ctx)
+	if err != nil {
+		return err
+	}
+	defer database.Close()
+	if _, err := database.Progress(ctx, o.scope(), runID, 0); err != nil {
+		return a.explain(err, runID, o.tenant)
+	}
+	return nil
+}
+
 // webUI is the run's page in the Temporal Web UI.
-func (a *app) webUI(runID string) string {
+func (a *app) webUI(tenant, runID string) string {
 	return fmt.Sprintf("%s/namespaces/%s/workflows/%s", strings.TrimRight(a.settings.UIURL, "/"),
-		url.PathEscape(a.settings.Temporal.Namespace), url.PathEscape(agent.WorkflowID(runID)))
+		url.PathEscape(a.settings.Temporal.Namespace), url.PathEscape(agent.WorkflowID(tenant, runID)))
 }
 
 // notice tells the person something that is no result.

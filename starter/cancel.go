@@ -33,12 +33,15 @@ func (a *app) cancelCommand() *cobra.Command {
 
 func (a *app) cancel(c *cobra.Command, o owner, runID string, noWait bool) error {
 	ctx := c.Context()
+	if err := a.mayTouch(ctx, o, runID); err != nil {
+		return err
+	}
 	temporal, err := a.openEngine(ctx, a.settings)
 	if err != nil {
 		return err
 	}
 	defer temporal.Close()
-	err = temporal.Cancel(ctx, runID)
+	err = temporal.Cancel(ctx, agent.WorkflowID(o.tenant, runID))
 	switch {
 	case errors.Is(err, errUnknownRun):
 		return usagef("no run %s is going on: it has ended already, or there never was one; see starter show %s --tenant %s", runID, runID, o.tenant)

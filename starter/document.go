@@ -130,7 +130,7 @@ func (a *app) runDocument(report db.RunReport) runDocument {
 		Status: r.Status, Reason: r.Reason, Detail: r.Detail, Steps: steps(report), ToolCalls: toolCalls(report),
 		Budget: &r.Budget, Usage: &totals.Usage, BilledTokens: totals.Usage.BilledTokens, CostMicros: totals.Usage.CostMicros,
 		CostKnown: totals.Usage.UnpricedAttempts == 0, Deadline: r.Deadline,
-		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt, WebUI: a.webUI(r.ID),
+		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt, WebUI: a.webUI(r.Scope.Tenant, r.ID),
 	}
 }
 
@@ -158,11 +158,11 @@ func toolCalls(report db.RunReport) int {
 
 func (a *app) summaryDocument(tenant string, s db.RunSummary) runDocument {
 	return runDocument{
-		RunID: s.RunID, WorkflowID: agent.WorkflowID(s.RunID), Tenant: tenant, User: s.User, Environment: s.Environment,
+		RunID: s.RunID, WorkflowID: agent.WorkflowID(tenant, s.RunID), Tenant: tenant, User: s.User, Environment: s.Environment,
 		Conversation: s.Conversation, Generation: s.Generation, Agent: s.Agent, DefinitionVersion: s.DefinitionVersion,
 		Status: s.Status, Reason: s.Reason, Detail: s.Detail, Steps: summarySteps(s), ToolCalls: s.ToolCalls,
 		BilledTokens: s.BilledTokens, CostMicros: s.CostMicros, CostKnown: !s.Unpriced,
-		Deadline: s.Deadline, CreatedAt: s.CreatedAt, StartedAt: s.StartedAt, EndedAt: s.EndedAt, WebUI: a.webUI(s.RunID),
+		Deadline: s.Deadline, CreatedAt: s.CreatedAt, StartedAt: s.StartedAt, EndedAt: s.EndedAt, WebUI: a.webUI(tenant, s.RunID),
 	}
 }
 

@@ -59,7 +59,7 @@ func (t *temporalEngine) Start(ctx context.Context, request agent.RunRequest) er
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
 	_, err := t.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
-		ID: agent.WorkflowID(request.RunID), TaskQueue: t.taskQueue,
+		ID: agent.WorkflowID(request.Tenant, request.RunID), TaskQueue: t.taskQueue,
 		WorkflowIDReusePolicy:                    enums.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 		WorkflowIDConflictPolicy:                 enums.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
@@ -73,8 +73,8 @@ func (t *temporalEngine) Start(ctx context.Context, request agent.RunRequest) er
 }
 
 // Result implements engine.
-func (t *temporalEngine) Result(ctx context.Context, runID string) (result agent.RunResult, err error) {
-	err = t.client.GetWorkflow(ctx, agent.WorkflowID(runID), "").Get(ctx, &result)
+func (t *temporalEngine) Result(ctx context.Context, workflowID string) (result agent.RunResult, err error) {
+	err = t.client.GetWorkflow(ctx, workflowID, "").Get(ctx, &result)
 	var ended *temporal.WorkflowExecutionError
 	if errors.As(err, &ended) {
 		return result, &workflowFailed{err}
@@ -83,10 +83,10 @@ func (t *temporalEngine) Result(ctx context.Context, runID string) (result agent
 }
 
 // State implements engine.
-func (t *temporalEngine) State(ctx context.Context, runID string) (view agent.RunView, err error) {
+func (t *temporalEngine) State(ctx context.Context, workflowID string) (view agent.RunView, err error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	answer, err := t.client.QueryWorkflow(ctx, agent.WorkflowID(runID), "", agent.QueryState)
+	answer, err := t.client.QueryWorkflow(ctx, workflowID, "", agent.QueryState)
 	if err != nil {
 		return view, known(err)
 	}
@@ -94,10 +94,10 @@ func (t *temporalEngine) State(ctx context.Context, runID string) (view agent.Ru
 }
 
 // Cancel implements engine.
-func (t *temporalEngine) Cancel(ctx context.Context, runID string) error {
+func (t *temporalEngine) Cancel(ctx context.Context, workflowID string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
-	return known(t.client.CancelWorkflow(ctx, agent.WorkflowID(runID), ""))
+	return known(t.client.CancelWorkflow(ctx, workflowID, ""))
 }
 
 // Served implements engine. A worker that went away stays in the server's list

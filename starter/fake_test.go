@@ -43,7 +43,7 @@ func report() db.RunReport {
 			Agent: "opspilot", DefinitionVersion: "1", DefinitionDigest: strings.Repeat("ab", 32),
 			Status: agent.StatusSucceeded, Reason: agent.ReasonFinal, Step: 2, ToolCalls: 2,
 			Budget:     agent.Budget{MaxSteps: 12, MaxToolCalls: 20, MaxTokens: 5000, MaxCostMicros: 500_000, Timeout: 3 * time.Minute},
-			WorkflowID: "agent-run-run-1", AnswerID: "m-2",
+			WorkflowID: "agent-run~acme~run-1", AnswerID: "m-2",
 			Deadline: at(180_000), CreatedAt: at(0), StartedAt: at(5), EndedAt: at(1500),
 		},
 		Transitions: []db.Transition{
@@ -196,8 +196,8 @@ func (f *fakeEngine) State(context.Context, string) (agent.RunView, error) {
 	return agent.RunView{RunID: "run-1", Status: agent.StatusRunning, Step: 1, ToolCalls: 2, WaitingFor: "model scripted (step 2, try 1)"}, f.stateErr
 }
 
-func (f *fakeEngine) Cancel(_ context.Context, runID string) error {
-	f.canceled = append(f.canceled, runID)
+func (f *fakeEngine) Cancel(_ context.Context, workflowID string) error {
+	f.canceled = append(f.canceled, workflowID)
 	return f.err
 }
 

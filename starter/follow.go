@@ -34,6 +34,9 @@ func (a *app) followCommand() *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
+			if err := a.mayTouch(c.Context(), o, args[0]); err != nil {
+				return err
+			}
 			// Either of the two is enough to follow a run.
 			temporal, err := a.openEngine(c.Context(), a.settings)
 			if err != nil {
@@ -152,7 +155,7 @@ func (f *follower) awaitWorkflow(ctx context.Context) <-chan workflowEnd {
 	ends := make(chan workflowEnd, 1)
 	go func() {
 		for ctx.Err() == nil {
-			result, err := f.engine.Result(ctx, f.runID)
+			result, err := f.engine.Result(ctx, agent.WorkflowID(f.scope.Tenant, f.runID))
 			var failed *workflowFailed
 			if err == nil || errors.As(err, &failed) || errors.Is(err, errUnknownRun) {
 				ends <- workflowEnd{result, err}
@@ -219,7 +222,7 @@ func (f *follower) report(ctx context.Context, last db.RunReport) (ending, bool,
 		f.notice("The answer could not be read (%v); try starter show %s --content.", err, f.runID)
 		full = last
 	}
-	return ending{runID: f.runID, report: &full}, true, nil
+	return ending{tenant: f.scope.Tenant, runID: f.runID, report: &full}, true, nil
 }
 
 // finish is called when the workflow has ended. What the database recorded is
@@ -239,7 +242,7 @@ func (f *follower) finish(ctx context.Context, ended workflowEnd) (ending, error
 		if f.reader == nil || err != nil {
 			f.notice("The answer is in the database, which cannot be read now; try starter show %s --content later.", f.runID)
 		}
-		return ending{runID: f.runID, result: &ended.result}, nil
+		return ending{tenant: f.scope.Tenant, runID: f.runID, result: &ended.result}, nil
 	}
 	if errors.Is(ended.err, errUnknownRun) {
 		// Temporal forgets workflows after its retention; the database does not.
@@ -341,7 +344,7 @@ func (f *follower) lookAtState(ctx context.Context) error {
 		return nil
 	}
 	f.lastState = time.Now()
-	state, err := f.engine.State(ctx, f.runID)
+	state, err := f.engine.State(ctx, agent.WorkflowID(f.scope.Tenant, f.runID))
 	if err != nil {
 		if time.Since(f.lastReach) > patience {
 			return &exit{exitUnreachable, fmt.Sprintf("neither Temporal nor PostgreSQL answered for %s; the run goes on by itself, follow it again with starter follow %s", patience, f.runID)}

@@ -94,7 +94,7 @@ func (a *app) run(c *cobra.Command, f *runFlags) error {
 		return fmt.Errorf("start the run: %w", err)
 	}
 	view := a.newView()
-	view.started(request, a.webUI(request.RunID))
+	view.started(request, a.webUI(request.Tenant, request.RunID))
 	if f.detach {
 		return nil
 	}

@@ -123,7 +123,7 @@ func (a *app) printReport(report db.RunReport, contents map[string]callContent, 
 		{{"created", dim}, {text: fmt.Sprintf("%s  took %s", clock(r.CreatedAt), took(r.CreatedAt, r.EndedAt))}},
 		{{"budget", dim}, {text: budget + r.Budget.Timeout.String()}},
 		{{"used", dim}, {text: fmt.Sprintf("%s, %s, %s", count(steps(report), "step"), count(toolCalls(report), "tool call"), ledgerLine(report.Totals.Usage, agent.Budget{}))}},
-		{{"web UI", dim}, {text: a.webUI(r.ID)}},
+		{{"web UI", dim}, {text: a.webUI(r.Scope.Tenant, r.ID)}},
 	})
 
 	a.heading("Transitions")

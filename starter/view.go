@@ -24,6 +24,7 @@ type view interface {
 // ending is how a run ended: report when the database could be read, else
 // result from Temporal.
 type ending struct {
+	tenant string
 	runID  string
 	report *db.RunReport
 	result *agent.RunResult
@@ -90,7 +91,7 @@ func (v textView) end(e ending) {
 		fmt.Fprintf(v.out, "%s  %s  %s  %s\n", headline, count(steps(*r), "step"), count(toolCalls(*r), "tool call"), took(r.Run.CreatedAt, r.Run.EndedAt))
 		fmt.Fprintln(v.out, "ledger  "+ledgerLine(r.Totals.Usage, r.Run.Budget))
 	}
-	fmt.Fprintln(v.out, "web UI  "+v.webUI(e.runID))
+	fmt.Fprintln(v.out, "web UI  "+v.webUI(e.tenant, e.runID))
 }
 
 // ledgerLine is what a run consumed, and of how much.
@@ -177,7 +178,7 @@ func (v jsonView) print(event eventDocument) {
 }
 
 func (v jsonView) started(request agent.RunRequest, webUI string) {
-	v.print(eventDocument{Event: "started", RunID: request.RunID, WorkflowID: agent.WorkflowID(request.RunID), WebUI: webUI})
+	v.print(eventDocument{Event: "started", RunID: request.RunID, WorkflowID: agent.WorkflowID(request.Tenant, request.RunID), WebUI: webUI})
 }
 
 func (v jsonView) transition(runID string, t db.Transition) {
@@ -200,7 +201,7 @@ func (v jsonView) state(s agent.RunView) {
 }
 
 func (v jsonView) end(e ending) {
-	event := eventDocument{Event: "end", RunID: e.runID, WebUI: v.webUI(e.runID), Result: e.result}
+	event := eventDocument{Event: "end", RunID: e.runID, WebUI: v.webUI(e.tenant, e.runID), Result: e.result}
 	if e.report != nil {
 		document := v.runDocument(*e.report)
 		event.Run, event.Answer, event.Result = &document, e.report.Answer, nil

@@ -55,8 +55,7 @@ func (r *run) nextAction(ctx workflow.Context, in agent.NextActionInput) task {
 
 func (r *run) readTool(ctx workflow.Context, call agent.Call) task {
 	in := agent.ReadToolInput{
-		Run: r.carried.Ref, DefinitionDigest: r.carried.Digest, Step: r.loop.Step - 1,
-		CallID: call.ID, ArgumentsHash: call.ArgumentsHash, Deadline: r.loop.Deadline,
+		Run: r.carried.Ref, CallID: call.ID, ArgumentsHash: call.ArgumentsHash, Deadline: r.loop.Deadline,
 	}
 	summary := fmt.Sprintf("step %d: %s", r.loop.Step, call.Tool)
 	return r.start(ctx, call.Local, summary, agent.ActivityReadTool, in)
@@ -98,8 +97,8 @@ func (r *run) start(ctx workflow.Context, local bool, summary, name string, in a
 func (r *run) endRun(ctx workflow.Context, in agent.EndRunInput) (agent.RunResult, error) {
 	var result agent.RunResult
 	err := r.local(ctx, endPatience, "end", agent.ActivityEndRun, in).Get(ctx, &result)
-	if err == nil || final(err) {
-		return result, err
+	if err == nil {
+		return result, nil
 	}
 	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
 		StartToCloseTimeout: 30 * time.Second, RetryPolicy: infrastructureRetry(), Summary: "end",

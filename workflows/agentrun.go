@@ -97,7 +97,7 @@ func (r *run) listen(ctx workflow.Context) {
 			// Only a newer generation supersedes; a late or forged signal of
 			// an older one changes nothing.
 			if by.Generation > r.carried.Ref.Generation {
-				r.loop.Cancel(agent.ReasonSuperseded, "")
+				r.loop.Cancel(agent.ReasonSuperseded)
 				r.stop()
 			}
 		}
@@ -109,7 +109,7 @@ func (r *run) listen(ctx workflow.Context) {
 func (r *run) drive(ctx, work workflow.Context) (agent.RunResult, error) {
 	for {
 		if ctx.Err() != nil {
-			r.loop.Cancel(agent.ReasonCanceled, "")
+			r.loop.Cancel(agent.ReasonCanceled)
 		}
 		decision := r.loop.Next(workflow.Now(ctx))
 		r.describe(ctx, decision)
@@ -139,22 +139,41 @@ func (r *run) begin(ctx, work workflow.Context) error {
 	in := agent.BeginRunInput{Request: r.request, StartedAt: r.carried.StartedAt}
 	err := r.beginRun(work, in).Get(work, &out)
 	if err != nil {
-		var refused *temporal.ApplicationError
-		if errors.As(err, &refused) && refused.NonRetryable() {
+		if refused := refusal(err); refused != nil && r.loop.Queued == 0 {
 			return refused
 		}
 		r.activityFailed(work, err, agent.ActivityBeginRun)
 		return nil
 	}
+	first := r.carried.Ref.Generation == 0
+	before := r.loop.Status
 	r.carried.Ref.Generation = out.Generation
 	r.carried.Digest, r.carried.Route = out.DefinitionDigest, out.Route
 	r.loop.Began(out)
-	r.setSearchAttributes(ctx)
+	if first || r.loop.Status != before {
+		r.setSearchAttributes(ctx)
+	}
+	if !first {
+		return nil
+	}
 	for _, older := range out.Supersedes {
 		// The older run may have ended meanwhile; the fence in the database
 		// holds in any case, so a failed signal is no failure of this run.
-		_ = workflow.SignalExternalWorkflow(ctx, agent.WorkflowID(older), "", agent.SignalSupersede,
+		_ = workflow.SignalExternalWorkflow(ctx, agent.WorkflowID(r.request.Tenant, older), "", agent.SignalSupersede,
 			agent.Supersession{ByRunID: r.request.RunID, Generation: out.Generation}).Get(ctx, nil)
+	}
+	return nil
+}
+
+// refusal returns the error by which BeginRun says that a request cannot become
+// a run, or nil for any other error.
+func refusal(err error) error {
+	var application *temporal.ApplicationError
+	if errors.As(err, &application) {
+		switch application.Type() {
+		case agent.ErrorInvalidRequest, agent.ErrorUnknownAgent, agent.ErrorConversationConflict, agent.ErrorRunConflict:
+			return application
+		}
 	}
 	return nil
 }
@@ -163,7 +182,7 @@ func (r *run) callModel(work workflow.Context, call agentloop.ModelCall) {
 	in := agent.NextActionInput{
 		Run: r.carried.Ref, DefinitionDigest: r.carried.Digest, Model: r.carried.Route.Model,
 		Step: call.Step, Try: call.Try, Deadline: r.loop.Deadline,
-		TokensLeft: call.TokensLeft, CostLeftMicros: call.CostLeftMicros, ToolCallsLeft: call.ToolCallsLeft,
+		TokensLeft: call.TokensLeft, CostLeftMicros: call.CostLeftMicros,
 	}
 	var action agent.Action
 	if err := r.nextAction(work, in).Get(work, &action); err != nil {
@@ -195,10 +214,10 @@ func (r *run) callTools(work workflow.Context, calls []agent.Call) {
 }
 
 // activityFailed turns an activity that could not be completed into an end of
-// the run: an error returned from here would be retried by Temporal for ever.
+// the run: a workflow that fails would leave no end in the database.
 func (r *run) activityFailed(work workflow.Context, err error, activity string) {
 	if work.Err() != nil || temporal.IsCanceledError(err) {
-		r.loop.Cancel(agent.ReasonCanceled, "")
+		r.loop.Cancel(agent.ReasonCanceled)
 		return
 	}
 	if final(err) {
@@ -244,8 +263,10 @@ func (r *run) shouldContinue(ctx workflow.Context) bool {
 func (r *run) continueAsNew(ctx workflow.Context) error {
 	r.carried.Loop = r.loop
 	next := r.request
-	// The message is in the database since BeginRun. Leaving it out keeps it in
-	// the first event of the first history only.
-	next.Message = ""
+	if r.loop.Status != agent.StatusQueued {
+		// The message is in the database, and nothing asks for it again: it
+		// stays in the first event of a run's first history.
+		next.Message = ""
+	}
 	return workflow.NewContinueAsNewError(ctx, agent.WorkflowAgentRun, next, &r.carried)
 }

@@ -69,7 +69,7 @@ func newFakes() *fakes {
 			SameAction: 3, SameResult: 3, SameError: 2, Cycle: 2, ModelTries: 3,
 			RetryInitial: time.Second, RetryMax: time.Minute, ParallelReads: 4,
 		},
-		Route: agent.ModelRoute{Model: "fake", Timeout: time.Minute},
+		Route: agent.ModelRoute{Model: "fake"},
 	}}
 }
 
@@ -171,8 +171,7 @@ func TestInvalidRequestFailsTypedAndStoresNothing(t *testing.T) {
 	}
 }
 
-// Reads of one response run at the same time up to the limit, and what they
-// return reaches the loop in call order whichever finishes first.
+// Reads of one response run at the same time, up to the limit.
 func TestParallelReads(t *testing.T) {
 	t.Parallel()
 	f := newFakes()
@@ -218,6 +217,52 @@ func TestParallelReads(t *testing.T) {
 	if most > 3 || most < 2 {
 		t.Fatalf("%d reads ran at once, want 2 or 3", most)
 	}
+}
+
+// When two reads of one response would end the run, the first in call order is
+// the reason, although the other one was faster.
+func TestFirstInCallOrderDecides(t *testing.T) {
+	t.Parallel()
+	f := newFakes()
+	f.next = func(context.Context, agent.NextActionInput) (agent.Action, error) {
+		return agent.Action{Kind: agent.ActionCalls, Calls: []agent.Call{
+			{ID: "0.0", Tool: "look", ArgumentsHash: "a"}, {ID: "0.1", Tool: "look", ArgumentsHash: "b"},
+		}}, nil
+	}
+	second := make(chan struct{})
+	f.read = func(_ context.Context, in agent.ReadToolInput) (agent.ToolOutcome, error) {
+		if in.CallID == "0.1" {
+			defer close(second)
+			return agent.ToolOutcome{CallID: in.CallID, End: agent.ReasonAuthorizationUnavailable}, nil
+		}
+		<-second
+		return agent.ToolOutcome{CallID: in.CallID, End: agent.ReasonOutcomeUnknown}, nil
+	}
+	if result := execute(t, f.environment(t)); result.Reason != agent.ReasonOutcomeUnknown {
+		t.Fatalf("result %+v", result)
+	}
+}
+
+// A run that waits for a slot continues as new with its message, which BeginRun
+// needs again; it tells older runs and sets its attributes once.
+func TestQueuedRunKeepsItsMessage(t *testing.T) {
+	t.Parallel()
+	f := newFakes()
+	f.begin.Admitted, f.begin.Budget.Timeout, f.begin.RetryAfter = false, 30*24*time.Hour, time.Second
+	f.begin.Supersedes = []string{"run-0"}
+	env := f.environment(t)
+	env.OnSignalExternalWorkflow(mock.Anything, mock.Anything, "", agent.SignalSupersede, mock.Anything).Return(nil).Once()
+	env.ExecuteWorkflow(agent.WorkflowAgentRun, request())
+	var next *workflow.ContinueAsNewError
+	if err := env.GetWorkflowError(); !errors.As(err, &next) {
+		t.Fatalf("error %v, want continue as new", err)
+	}
+	var in agent.RunRequest
+	var carried *workflows.Carried
+	if err := decode(next, &in, &carried); err != nil || in.Message != request().Message || carried.Loop.Status != agent.StatusQueued {
+		t.Fatalf("carries %+v, %+v, %v", in, carried, err)
+	}
+	env.AssertExpectations(t)
 }
 
 func TestRetryWaitsAndTriesAgain(t *testing.T) {
@@ -305,7 +350,7 @@ func TestNewRunTellsTheOlderOne(t *testing.T) {
 	f.begin.Generation, f.begin.Supersedes = 2, []string{"run-0"}
 	f.next = finalAt(0)
 	env := f.environment(t)
-	env.OnSignalExternalWorkflow(mock.Anything, "agent-run-run-0", "", agent.SignalSupersede,
+	env.OnSignalExternalWorkflow(mock.Anything, "agent-run~acme~run-0", "", agent.SignalSupersede,
 		agent.Supersession{ByRunID: "run-1", Generation: 2}).Return(nil).Once()
 	if result := execute(t, env); result.Reason != agent.ReasonFinal {
 		t.Fatalf("result %+v", result)

@@ -46,7 +46,6 @@ type ModelCall struct {
 	TokensLeft int64
 	// CostLeftMicros is negative when no cost limit was agreed.
 	CostLeftMicros int64
-	ToolCallsLeft  int
 }
 
 type phase string
@@ -87,13 +86,10 @@ type State struct {
 	Malformed int           `json:"malformed,omitempty"`
 	Wait      time.Duration `json:"wait_ns,omitempty"`
 	Queued    int           `json:"queued,omitempty"`
-	// Pending are calls of the last response that were not executed yet;
-	// Denied says that some of them were beyond the tool-call budget.
+	// Pending are calls of the last response that were not executed yet.
 	Pending []agent.Call `json:"pending,omitempty"`
-	Denied  bool         `json:"denied,omitempty"`
 	// Stop is the reason of a requested stop, not yet carried out.
-	Stop       agent.Reason `json:"stop,omitempty"`
-	StopDetail string       `json:"stop_detail,omitempty"`
+	Stop agent.Reason `json:"stop,omitempty"`
 
 	Seen memory `json:"seen"`
 }
@@ -111,7 +107,7 @@ func (s *State) Next(now time.Time) Decision {
 	}
 	// The order is the specification's (RUN-3).
 	if s.Stop != "" {
-		return s.end(s.Stop, s.StopDetail)
+		return s.end(s.Stop, "")
 	}
 	if s.deadlinePassed(now) {
 		return s.end(agent.ReasonDeadline, "")
@@ -135,8 +131,6 @@ func (s *State) nextModelCall() Decision {
 	switch {
 	case s.Step >= s.Budget.MaxSteps:
 		return s.end(agent.ReasonStepLimit, "")
-	case s.Denied:
-		return s.end(agent.ReasonToolCallLimit, "")
 	case s.Usage.BilledTokens >= s.Budget.MaxTokens:
 		return s.end(agent.ReasonTokenLimit, "")
 	case s.costSpent():
@@ -146,7 +140,6 @@ func (s *State) nextModelCall() Decision {
 		Step: s.Step, Try: s.Try,
 		TokensLeft:     s.Budget.MaxTokens - s.Usage.BilledTokens,
 		CostLeftMicros: -1,
-		ToolCallsLeft:  s.Budget.MaxToolCalls - s.ToolCalls,
 	}
 	if s.Budget.MaxCostMicros > 0 {
 		call.CostLeftMicros = s.Budget.MaxCostMicros - s.Usage.CostMicros
@@ -161,7 +154,8 @@ func (s *State) nextCalls(now time.Time) Decision {
 	}
 	left := s.Budget.MaxToolCalls - s.ToolCalls
 	if left <= 0 {
-		s.Denied = true
+		// A run that used its calls up may still answer; one that wants more
+		// ends here, before the next model call.
 		return s.end(agent.ReasonToolCallLimit, "")
 	}
 	if s.costSpent() {
@@ -280,9 +274,9 @@ func (s *State) Observed(outcomes []agent.ToolOutcome) {
 // Cancel asks the run to stop because of reason (canceled or superseded). It
 // takes effect at the next decision; the first request wins. A run that has
 // ended stays as it is.
-func (s *State) Cancel(reason agent.Reason, detail string) {
+func (s *State) Cancel(reason agent.Reason) {
 	if s.Phase != phaseEnded && s.Stop == "" {
-		s.Stop, s.StopDetail = reason, detail
+		s.Stop = reason
 	}
 }
 
@@ -296,11 +290,9 @@ func (s *State) Fail(reason agent.Reason, detail string) {
 // Ended reports whether the run is over.
 func (s *State) Ended() bool { return s.Phase == phaseEnded }
 
-// Resting reports whether no proposed call is open, so that the state may be
-// carried into a new history.
-func (s *State) Resting() bool {
-	return (s.Phase == phasePlan || s.Phase == phaseAct || s.Phase == phaseRetry) && len(s.Pending) == 0
-}
+// Resting reports whether nothing is begun and unfinished, so that the state may
+// be carried into a new history.
+func (s *State) Resting() bool { return s.Phase != phaseEnded && len(s.Pending) == 0 }
 
 func (s *State) end(reason agent.Reason, detail string) Decision {
 	if !reason.Valid() {

@@ -152,7 +152,7 @@ func TestAllToolCallsUsedThenFinal(t *testing.T) {
 	s.Next(start)
 	propose(&s, "a 1")
 	execute(&s, s.Next(start))
-	if d := s.Next(start); d.Kind != CallModel || d.Model.ToolCallsLeft != 0 || d.Model.TokensLeft != 1<<20-10 || d.Model.CostLeftMicros != 1<<20-5 {
+	if d := s.Next(start); d.Kind != CallModel || d.Model.TokensLeft != 1<<20-10 || d.Model.CostLeftMicros != 1<<20-5 {
 		t.Fatalf("got %+v", d)
 	}
 	s.Acted(start, agent.Action{Kind: agent.ActionFinal, AnswerMessageID: "m"})
@@ -251,13 +251,12 @@ func TestOrderOfChecks(t *testing.T) {
 		{agent.ReasonCanceled, func(s *State) { s.Stop = "" }},
 		{agent.ReasonDeadline, func(s *State) { s.Deadline = start.Add(time.Hour) }},
 		{agent.ReasonStepLimit, func(s *State) { s.Budget.MaxSteps = 9 }},
-		{agent.ReasonToolCallLimit, func(s *State) { s.Denied = false }},
 		{agent.ReasonTokenLimit, func(s *State) { s.Budget.MaxTokens = 99 }},
 		{agent.ReasonCostLimit, nil},
 	} {
 		if check.reason == agent.ReasonCanceled {
-			spent.Cancel(agent.ReasonCanceled, "")
-			spent.Deadline, spent.Denied = start, true
+			spent.Cancel(agent.ReasonCanceled)
+			spent.Deadline = start
 		}
 		s := spent
 		wantEnd(t, s, check.reason, "")
@@ -271,7 +270,7 @@ func TestFinalBeatsALateCancel(t *testing.T) {
 	t.Parallel()
 	s := running(nil)
 	s.Next(start)
-	s.Cancel(agent.ReasonCanceled, "")
+	s.Cancel(agent.ReasonCanceled)
 	s.Acted(start, agent.Action{Kind: agent.ActionFinal, AnswerMessageID: "m"})
 	wantEnd(t, s, agent.ReasonFinal, "")
 }

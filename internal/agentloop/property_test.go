@@ -111,7 +111,7 @@ func TestLoopProperties(t *testing.T) {
 				s = carry(t, s)
 			}
 			if rapid.IntRange(0, 60).Draw(t, "cancel") == 0 {
-				s.Cancel(rapid.SampledFrom([]agent.Reason{agent.ReasonCanceled, agent.ReasonSuperseded}).Draw(t, "why"), "")
+				s.Cancel(rapid.SampledFrom([]agent.Reason{agent.ReasonCanceled, agent.ReasonSuperseded}).Draw(t, "why"))
 			}
 			stopped := s.Stop
 			decision := s.Next(now)
@@ -183,7 +183,7 @@ func drawOutcomes(t *rapid.T, calls []agent.Call) []agent.ToolOutcome {
 // checkFinal throws every event at an ended run: nothing may change.
 func checkFinal(t *rapid.T, s State, now time.Time) {
 	before, _ := json.Marshal(s)
-	s.Cancel(agent.ReasonCanceled, "")
+	s.Cancel(agent.ReasonCanceled)
 	s.Fail(agent.ReasonInternal, "late")
 	s.Began(agent.BeginRunOutput{Admitted: true})
 	s.Observed([]agent.ToolOutcome{{CallID: "0.0", End: agent.ReasonInternal}})

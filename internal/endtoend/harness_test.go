@@ -38,7 +38,7 @@ import (
 
 const (
 	// grace is how long a stopping worker lets activities finish.
-	grace = 2 * time.Second
+	grace = 4 * time.Second
 	// patience bounds every wait of these tests.
 	patience = 90 * time.Second
 )
@@ -261,7 +261,7 @@ func request(scenario string) agent.RunRequest {
 func (w *world) start(req agent.RunRequest) client.WorkflowRun {
 	w.Helper()
 	run, err := w.client.ExecuteWorkflow(w.ctx, client.StartWorkflowOptions{
-		ID: agent.WorkflowID(req.RunID), TaskQueue: w.queue, WorkflowExecutionTimeout: 10 * time.Minute,
+		ID: agent.WorkflowID(req.Tenant, req.RunID), TaskQueue: w.queue, WorkflowExecutionTimeout: 10 * time.Minute,
 	}, agent.WorkflowAgentRun, req)
 	if err != nil {
 		w.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"go.temporal.io/api/history/v1"
@@ -16,19 +17,24 @@ import (
 	"github.com/fairlead/fairlead/workflows"
 )
 
-var record = flag.Bool("record", false, "write the histories of real runs to testdata/histories")
+var record = flag.String("record", "", "write the histories of real runs to this new `folder` of testdata/histories")
 
 var machine = regexp.MustCompile(`"(identity|name)": ?"(?:[^"]*/[0-9]+|[0-9]+@[^"]*|[^":]+:[0-9a-f-]{36})"`)
 
 const histories = "testdata/histories"
 
 // TestRecordHistories writes one history for each reason, and one that
-// continues as new. Run it with -record when the workflow changes on purpose;
-// old histories of released versions stay.
+// continues as new: `make record FOLDER=v2`, when the workflow changes on
+// purpose.
 func TestRecordHistories(t *testing.T) {
-	if !*record {
+	if *record == "" {
 		// The recorded files are replayed below; recording is not a check.
 		return
+	}
+	// What was recorded stays: it stands for runs that are under way somewhere.
+	folder := filepath.Join(histories, *record)
+	if err := os.Mkdir(folder, 0o755); err != nil {
+		t.Fatal(err)
 	}
 	w := newWorld(t).withWorker(nil)
 	save := func(name string, events []*history.HistoryEvent) {
@@ -38,12 +44,9 @@ func TestRecordHistories(t *testing.T) {
 		}
 		// Which machine recorded a history is nobody's business.
 		data = machine.ReplaceAll(data, []byte(`"$1":"recorder"`))
-		if err := os.WriteFile(filepath.Join(histories, name+".json"), data, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(folder, name+".json"), data, 0o644); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := os.MkdirAll(histories, 0o755); err != nil {
-		t.Fatal(err)
 	}
 	for _, e := range endings {
 		if e.during != "" {
@@ -87,12 +90,12 @@ func replay(t *testing.T, path string, run any) error {
 // change that old runs could not follow fails here (OPS-2).
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	paths, err := filepath.Glob(filepath.Join(histories, "*.json"))
+	paths, err := filepath.Glob(filepath.Join(histories, "*", "*.json"))
 	if err != nil || len(paths) < 15 {
 		t.Fatalf("%d histories, %v", len(paths), err)
 	}
 	for _, path := range paths {
-		t.Run(filepath.Base(path), func(t *testing.T) {
+		t.Run(strings.TrimPrefix(path, histories+"/"), func(t *testing.T) {
 			t.Parallel()
 			if err := replay(t, path, workflows.AgentRun); err != nil {
 				t.Error(err)
@@ -113,7 +116,7 @@ func mutated(ctx workflow.Context, req agent.RunRequest, carried *workflows.Carr
 // TestReplayCanFail shows that the check above sees a changed workflow.
 func TestReplayCanFail(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(histories, "final.json")
+	path := filepath.Join(histories, "v1", "final.json")
 	if err := replay(t, path, workflows.AgentRun); err != nil {
 		t.Fatal(err)
 	}

@@ -26,7 +26,7 @@ import (
 func (w *world) events(req agent.RunRequest, temporalRunID string) []*history.HistoryEvent {
 	w.Helper()
 	var events []*history.HistoryEvent
-	for it := w.client.GetWorkflowHistory(w.ctx, agent.WorkflowID(req.RunID), temporalRunID, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
+	for it := w.client.GetWorkflowHistory(w.ctx, agent.WorkflowID(req.Tenant, req.RunID), temporalRunID, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
 		event, err := it.Next()
 		if err != nil {
 			w.Fatal(err)
@@ -214,7 +214,7 @@ func TestHugeMessage(t *testing.T) {
 		t.Fatal("Validate accepts 10 MB")
 	}
 	_, err := w.client.ExecuteWorkflow(w.ctx, client.StartWorkflowOptions{
-		ID: agent.WorkflowID(req.RunID), TaskQueue: w.queue,
+		ID: agent.WorkflowID(req.Tenant, req.RunID), TaskQueue: w.queue,
 	}, agent.WorkflowAgentRun, req)
 	if err == nil {
 		t.Fatal("the server took 10 MB")

@@ -66,6 +66,10 @@ func (l looking) Execute(ctx context.Context, call tool.Invocation) (tool.Result
 	return tool.JSON(map[string]any{"n": args.N, "said": args.Say})
 }
 
+// slow is how long a slow model call or read takes: longer than the grace of a
+// worker that stops.
+const slow = 6 * time.Second
+
 // tools are a fast read, run as a local activity, and a queued one.
 func tools() []tool.Tool {
 	spec := tool.Spec{
@@ -182,13 +186,13 @@ func script(_ context.Context, req model.Request) (scripted.Turn, error) {
 	case "slow-model":
 		if step == 0 {
 			turn := look("look", lookArgs{N: 1})
-			turn.Delay = 3 * time.Second
+			turn.Delay = slow
 			return turn, nil
 		}
 		return done, nil
 	case "slow-read":
 		if step == 0 {
-			return look("look_slowly", lookArgs{N: 1, WaitMS: 3000}), nil
+			return look("look_slowly", lookArgs{N: 1, WaitMS: int(slow.Milliseconds())}), nil
 		}
 		return done, nil
 	case "answer":

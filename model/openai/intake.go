@@ -168,9 +168,12 @@ func (in *intake) addMessage(message *wireMessage, whole bool) error {
 	}
 	if present(message.ReasoningContent) || present(message.Reasoning) {
 		in.started = true
+		// No text for anybody to see, but output that is being paid for.
+		in.stream(model.Delta{})
 	}
 	if message.Refusal != nil && *message.Refusal != "" {
 		in.started, in.refused = true, true
+		in.stream(model.Delta{})
 	}
 	if message.Content != nil && *message.Content != "" {
 		in.started = true

@@ -140,7 +140,7 @@ func answer(t *testing.T, address, queue string) {
 		RunID: uuid.NewString(), Tenant: "acme", User: "ann", Conversation: uuid.NewString(),
 		Agent: "helper", Environment: "test", Message: question,
 	}
-	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: agent.WorkflowID(request.RunID), TaskQueue: queue}, agent.WorkflowAgentRun, request)
+	run, err := c.ExecuteWorkflow(ctx, client.StartWorkflowOptions{ID: agent.WorkflowID(request.Tenant, request.RunID), TaskQueue: queue}, agent.WorkflowAgentRun, request)
 	if err != nil {
 		t.Fatal(err)
 	}

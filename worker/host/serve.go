@@ -103,7 +103,10 @@ func (h *host) start(ctx context.Context, connection client.Client, fatal chan<-
 				}
 			},
 		})
-		err := poller.Start()
+		err := checkSearchAttributes(ctx, connection, h.settings.Temporal.Namespace)
+		if err == nil {
+			err = poller.Start()
+		}
 		if err == nil {
 			return poller, nil
 		}

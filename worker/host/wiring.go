@@ -101,13 +101,29 @@ func loadDefinitions(options Options, settings config.Config) (*definition.Set, 
 	return definition.NewSet(all...)
 }
 
+// findModel finds a model by its catalogue name, or by PROVIDER:NAME if the
+// catalogue lists that one: its price and window are known then.
+func findModel(name string, catalogue model.Catalogue) (model.Entry, bool) {
+	if entry, ok := catalogue.Lookup(name); ok {
+		return entry, true
+	}
+	for _, listed := range catalogue.Names() {
+		if entry, _ := catalogue.Lookup(listed); entry.Provider+":"+entry.Model == name {
+			return entry, true
+		}
+	}
+	return model.Entry{}, false
+}
+
 var notInVersion = regexp.MustCompile(`[^A-Za-z0-9._:@-]+`)
 
 // override puts every agent on one model. As the content is another one, so is
 // the version: "1@gpt-4o-mini" for version 1 on gpt-4o-mini. Older versions of
 // an agent are not served then, because such versions have no order.
 func override(name string, catalogue model.Catalogue, definitions *definition.Set) (model.Catalogue, *definition.Set, error) {
-	if _, listed := catalogue.Lookup(name); !listed {
+	if entry, listed := findModel(name, catalogue); listed {
+		name = entry.Name
+	} else {
 		entry, err := model.AdHoc(name)
 		if err == nil {
 			catalogue, err = catalogue.With(entry)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
@@ -232,5 +233,30 @@ func TestExitCodes(t *testing.T) {
 	}
 	if code := exitCode(errors.New("the worker cannot go on")); code != 1 {
 		t.Errorf("a fatal error gives %d, want 1", code)
+	}
+}
+
+func TestMissingSearchAttributesAreNamed(t *testing.T) {
+	t.Parallel()
+	have := map[string]enums.IndexedValueType{}
+	for _, a := range searchAttributes {
+		have[a.name] = a.kind
+	}
+	if err := missingAttributes("default", have); err != nil {
+		t.Fatalf("all are there: %v", err)
+	}
+	delete(have, agent.SearchTenant)
+	have[agent.SearchStep] = enums.INDEXED_VALUE_TYPE_KEYWORD
+	err := missingAttributes("default", have)
+	if err == nil || !strings.Contains(err.Error(), "FairleadTenant (Keyword), FairleadStep (Int)") {
+		t.Fatalf("got %v", err)
+	}
+}
+
+func TestListedModelKeepsItsPrice(t *testing.T) {
+	t.Parallel()
+	entry, listed := findModel("openai:gpt-4.1-mini", model.DefaultCatalogue())
+	if !listed || entry.Name != "gpt-4.1-mini" || !entry.Priced() {
+		t.Fatalf("got %+v, %t", entry, listed)
 	}
 }
