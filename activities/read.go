@@ -87,8 +87,7 @@ func (r *Runs) execute(ctx context.Context, in agent.ReadToolInput, run db.Run, 
 	case ended != "":
 		return agent.ToolOutcome{CallID: call.ID, End: ended}, nil
 	case shown != nil:
-		r.log.Info("tool failed", zap.String("run_id", run.ID), zap.String("call_id", call.ID), zap.String("code", string(shown.Code)),
-			zap.String("cause_type", fmt.Sprintf("%T", shown.Err)))
+		r.logToolError(run.ID, call.ID, shown)
 		outcome.Error, outcome.Envelope = shown.ToolError(call.Tool), string(tool.ErrorEnvelope(shown))
 	default:
 		envelope := tool.NewEnvelope(checked.Spec, call.ID, result)
@@ -99,6 +98,21 @@ func (r *Runs) execute(ctx context.Context, in agent.ReadToolInput, run db.Run, 
 		outcome.ResultHash = db.ContentHash(result.Content)
 	}
 	return r.recordOutcome(ctx, in, outcome)
+}
+
+// logToolError leaves a trace for the tool's author. The cause's text may hold
+// content, so its type has to do, and a panic's stack.
+func (r *Runs) logToolError(runID, callID string, failed *tool.Error) {
+	log := r.log.With(zap.String("run_id", runID), zap.String("call_id", callID), zap.String("code", string(failed.Code)))
+	var crash interface {
+		error
+		Stack() []byte
+	}
+	if errors.As(failed.Err, &crash) {
+		log.Error("tool panicked", zap.String("cause", crash.Error()), zap.ByteString("stack", crash.Stack()))
+		return
+	}
+	log.Info("tool failed", zap.String("cause_type", fmt.Sprintf("%T", failed.Err)))
 }
 
 // judgeTool sorts the errors of an execution: one for the model, an end of the

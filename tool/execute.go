@@ -220,7 +220,10 @@ type crashError struct {
 	stack []byte
 }
 
-func (e *crashError) Error() string { return "panic of type " + e.kind + "\n" + string(e.stack) }
+func (e *crashError) Error() string { return "panic of type " + e.kind }
+
+// Stack is where it panicked: functions and addresses, no content.
+func (e *crashError) Stack() []byte { return e.stack }
 
 // guard calls f on a goroutine of its own, so that runtime.Goexit ends f alone.
 func guard[T any](f func() (T, error)) (value T, crash *crashError, err error) {

@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.opentelemetry.io/otel/attribute"
 	otelprometheus "go.opentelemetry.io/otel/exporters/prometheus"
-	"go.opentelemetry.io/otel/metric"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	"go.temporal.io/sdk/client"
 	temporalotel "go.temporal.io/sdk/contrib/opentelemetry"
@@ -54,9 +53,6 @@ func NewMetrics() (*Metrics, error) {
 	provider := sdkmetric.NewMeterProvider(sdkmetric.WithReader(exporter), sdkmetric.WithView(views...))
 	return &Metrics{registry: registry, provider: provider}, nil
 }
-
-// Meter returns a meter for fairlead's own metrics.
-func (m *Metrics) Meter() metric.Meter { return m.provider.Meter("github.com/fairlead/fairlead") }
 
 // Temporal returns the handler that collects the Temporal SDK's metrics.
 func (m *Metrics) Temporal() client.MetricsHandler {
