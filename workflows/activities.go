@@ -21,6 +21,8 @@ const (
 	// beginPatience bounds how long a run waits for its first transaction when
 	// the database is down and the request names no shorter time.
 	beginPatience = 24 * time.Hour
+	// beginGrace is how long a canceled run waits for its first transaction.
+	beginGrace = 5 * time.Second
 	// endPatience is how long the cheap way of recording the end is tried
 	// before Temporal's queue takes over, which has no limit.
 	endPatience = 10 * time.Second

@@ -135,9 +135,7 @@ func (r *run) drive(ctx, work workflow.Context) (agent.RunResult, error) {
 }
 
 func (r *run) begin(ctx, work workflow.Context) error {
-	var out agent.BeginRunOutput
-	in := agent.BeginRunInput{Request: r.request, StartedAt: r.carried.StartedAt}
-	err := r.beginRun(work, in).Get(work, &out)
+	out, err := r.awaitBegin(ctx, work)
 	if err != nil {
 		if refused := refusal(err); refused != nil && r.loop.Queued == 0 {
 			return refused
@@ -163,6 +161,24 @@ func (r *run) begin(ctx, work workflow.Context) error {
 			agent.Supersession{ByRunID: r.request.RunID, Generation: out.Generation}).Get(ctx, nil)
 	}
 	return nil
+}
+
+// awaitBegin executes BeginRun. A local activity that is canceled goes on out of
+// sight and might still store a run that nobody would end, so a stop gives it
+// beginGrace to come back first.
+func (r *run) awaitBegin(ctx, work workflow.Context) (out agent.BeginRunOutput, err error) {
+	free, cancel := workflow.NewDisconnectedContext(ctx)
+	defer cancel()
+	begun := r.beginRun(free, agent.BeginRunInput{Request: r.request, StartedAt: r.carried.StartedAt})
+	workflow.NewSelector(free).AddFuture(begun, func(workflow.Future) {}).AddReceive(work.Done(), func(workflow.ReceiveChannel, bool) {}).Select(free)
+	if !begun.IsReady() {
+		grace := workflow.NewTimer(free, beginGrace)
+		workflow.NewSelector(free).AddFuture(begun, func(workflow.Future) {}).AddFuture(grace, func(workflow.Future) {}).Select(free)
+	}
+	if !begun.IsReady() {
+		return out, temporal.NewCanceledError()
+	}
+	return out, begun.Get(free, &out)
 }
 
 // refusal returns the error by which BeginRun says that a request cannot become

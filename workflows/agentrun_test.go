@@ -29,12 +29,20 @@ type fakes struct {
 	next  func(context.Context, agent.NextActionInput) (agent.Action, error)
 	read  func(context.Context, agent.ReadToolInput) (agent.ToolOutcome, error)
 
+	// beginning, if not nil, is what BeginRun does first.
+	beginning func() error
+
 	mu    sync.Mutex
 	began int
 	ended []agent.EndRunInput
 }
 
 func (f *fakes) BeginRun(_ context.Context, in agent.BeginRunInput) (agent.BeginRunOutput, error) {
+	if f.beginning != nil {
+		if err := f.beginning(); err != nil {
+			return agent.BeginRunOutput{}, err
+		}
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.began++
@@ -313,6 +321,48 @@ func TestCancelWhileTheModelIsCalled(t *testing.T) {
 	}
 	if len(f.ended) != 1 {
 		t.Fatalf("ended %d times", len(f.ended))
+	}
+}
+
+// A cancel that arrives while the run begins waits for that transaction, so that
+// no run is stored which nobody ends; and not for long.
+func TestCancelWhileTheRunBegins(t *testing.T) {
+	t.Parallel()
+	for name, begins := range map[string]bool{"begins": true, "the database is down": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFakes()
+			f.next = finalAt(0)
+			f.begin.Generation = 7
+			entered, release := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			f.beginning = func() error {
+				once.Do(func() { close(entered) })
+				if !begins {
+					return errors.New("database unavailable")
+				}
+				<-release
+				return nil
+			}
+			env := f.environment(t)
+			env.RegisterDelayedCallback(func() {
+				<-entered
+				env.CancelWorkflow()
+				close(release)
+			}, time.Millisecond)
+			began := env.Now()
+			env.ExecuteWorkflow(agent.WorkflowAgentRun, request())
+			var canceled *temporal.CanceledError
+			if err := env.GetWorkflowError(); !errors.As(err, &canceled) {
+				t.Fatalf("error %v, want canceled", err)
+			}
+			if len(f.ended) != 1 || (f.ended[0].Run.Generation == 7) != begins {
+				t.Fatalf("ended %+v", f.ended)
+			}
+			if took := env.Now().Sub(began); took > time.Minute {
+				t.Fatalf("the cancel took %s", took)
+			}
+		})
 	}
 }
 
