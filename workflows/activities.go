@@ -23,6 +23,8 @@ const (
 	beginPatience = 24 * time.Hour
 	// beginGrace is how long a canceled run waits for its first transaction.
 	beginGrace = 5 * time.Second
+	// handBackPause is how long work that a stopping worker gave back waits.
+	handBackPause = time.Second
 	// endPatience is how long the cheap way of recording the end is tried
 	// before Temporal's queue takes over, which has no limit.
 	endPatience = 10 * time.Second
@@ -71,12 +73,17 @@ type task struct {
 }
 
 // Get waits for the activity. A local one whose worker stops is given to
-// Temporal's queue: completing the workflow task with that is what lets another
-// worker continue at once, where a time-out would have to pass otherwise.
+// Temporal's queue: completing the workflow task is what lets another worker
+// continue, where a time-out would have to pass otherwise. The pause lets the
+// stopping worker end its polls first: a task that one of them still took would
+// be lost until its heartbeat is missed.
 func (t task) Get(ctx workflow.Context, value any) error {
 	err := t.Future.Get(ctx, value)
 	var application *temporal.ApplicationError
 	if t.again != nil && errors.As(err, &application) && application.Type() == agent.ErrorHandedBack {
+		if err := workflow.Sleep(ctx, handBackPause); err != nil {
+			return err
+		}
 		return t.again().Get(ctx, value)
 	}
 	return err
