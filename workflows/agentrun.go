@@ -178,7 +178,8 @@ func (r *run) awaitBegin(ctx, work workflow.Context) (out agent.BeginRunOutput, 
 	if !begun.IsReady() {
 		return out, temporal.NewCanceledError()
 	}
-	return out, begun.Get(free, &out)
+	err = begun.Get(free, &out)
+	return out, err
 }
 
 // refusal returns the error by which BeginRun says that a request cannot become

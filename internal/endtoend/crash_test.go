@@ -36,6 +36,7 @@ func TestWorkerKilled(t *testing.T) {
 				req.Agent = mode
 				requests = append(requests, req)
 				w.start(req)
+				// The moment of the kill is what is random here; nothing is awaited.
 				time.Sleep(time.Duration(50+random.IntN(700)) * time.Millisecond)
 				worker.kill()
 				worker = w.startProcess()

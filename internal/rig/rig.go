@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
-	"go.uber.org/zap"
 
 	"github.com/fairlead/fairlead/activities"
 	"github.com/fairlead/fairlead/agent/definition"
@@ -28,7 +27,6 @@ type Config struct {
 	Tools       []tool.Tool
 	Definitions []definition.Definition
 	Limits      activities.Limits
-	Log         *zap.Logger
 	// Grace is how long a stopping worker lets activities finish.
 	Grace time.Duration
 }
@@ -50,12 +48,9 @@ func Activities(c Config) (*activities.Runs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register definitions: %w", err)
 	}
-	if c.Log == nil {
-		c.Log = zap.NewNop()
-	}
 	return activities.New(activities.Config{
 		DB: c.DB, Models: model.NewResolver(catalogue, map[string]model.Model{"scripted": c.Model}),
-		Tools: registry, Definitions: definitions, Limits: c.Limits, Log: c.Log, ShutdownGrace: c.Grace,
+		Tools: registry, Definitions: definitions, Limits: c.Limits, ShutdownGrace: c.Grace,
 	})
 }
 
