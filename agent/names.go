@@ -18,6 +18,16 @@ const (
 	ActivityNextAction = "NextAction"
 	// ActivityReadTool takes ReadToolInput and returns ToolOutcome.
 	ActivityReadTool = "ReadTool"
+	// ActivityPrepareWrite takes PrepareWriteInput and returns PreparedWrite.
+	ActivityPrepareWrite = "PrepareWrite"
+	// ActivityCommitWrite takes CommitWriteInput and returns WriteOutcome.
+	ActivityCommitWrite = "CommitWrite"
+	// ActivityResolveWrite takes ResolveWriteInput and returns WriteOutcome.
+	ActivityResolveWrite = "ResolveWrite"
+	// ActivityExpirePlan takes ExpirePlanInput and returns WriteOutcome.
+	ActivityExpirePlan = "ExpirePlan"
+	// ActivityRefuseApprovals takes RefuseApprovalsInput and returns nothing.
+	ActivityRefuseApprovals = "RefuseApprovals"
 	// ActivityEndRun takes EndRunInput and returns RunResult.
 	ActivityEndRun = "EndRun"
 
@@ -27,11 +37,23 @@ const (
 	// SignalSupersede tells a run that a newer generation of its conversation
 	// has begun. Its payload is a Supersession.
 	SignalSupersede = "supersede"
+	// SignalApproval brings a person's decision about the write that a run
+	// waits for. Its payload is an Approval. Any program may send it: what is
+	// believed is the token, not the sender.
+	SignalApproval = "approval"
+	// SignalSettled tells a run that an operator recorded what became of a write
+	// whose outcome was unknown. It has no payload and is believed in nothing:
+	// the run looks at the record sooner than it would have.
+	SignalSettled = "settled"
 )
 
 // Activities lists every activity name that a worker must register.
 func Activities() []string {
-	return []string{ActivityBeginRun, ActivityNextAction, ActivityReadTool, ActivityEndRun}
+	return []string{
+		ActivityBeginRun, ActivityNextAction, ActivityReadTool,
+		ActivityPrepareWrite, ActivityCommitWrite, ActivityResolveWrite, ActivityExpirePlan, ActivityRefuseApprovals,
+		ActivityEndRun,
+	}
 }
 
 // Search attributes that an AgentRun sets, for lists and filters in the

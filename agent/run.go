@@ -54,6 +54,9 @@ type LoopRules struct {
 	RetryMax     time.Duration `json:"retry_max_ns"`
 	// ParallelReads is how many reads of one response run at the same time.
 	ParallelReads int `json:"parallel_reads"`
+	// LookUpTries is how often the outcome of a write is looked up before it
+	// counts as unknown for good; waits as between model tries.
+	LookUpTries int `json:"look_up_tries"`
 }
 
 // ModelRoute says how a model's calls are executed.
@@ -120,6 +123,9 @@ type Call struct {
 	ArgumentsHash string `json:"arguments_hash"`
 	// Local says that the tool is a fast read, executed as a local activity.
 	Local bool `json:"local,omitempty"`
+	// Write says that the tool changes something: the call is prepared,
+	// confirmed by a person and committed.
+	Write bool `json:"write,omitempty"`
 	// Refused is set when the call was answered with an error already: an
 	// unknown tool, or arguments that do not fit. It is not executed.
 	Refused *ToolError `json:"refused,omitempty"`
@@ -143,6 +149,7 @@ const (
 	FailureTokenLimit      FailureCode = "token_limit"
 	FailureCostLimit       FailureCode = "cost_limit"
 	FailureDeadline        FailureCode = "deadline"
+	FailureAuthorization   FailureCode = "authorization_unavailable"
 	FailureSuperseded      FailureCode = "superseded"
 	FailureCanceled        FailureCode = "canceled"
 	FailureInternal        FailureCode = "internal"
@@ -193,6 +200,15 @@ const (
 	ToolUnavailable      ToolErrorCode = "unavailable"
 	ToolQuota            ToolErrorCode = "quota_exceeded"
 	ToolFailed           ToolErrorCode = "failed"
+	// ToolDeclined: a person declined the write.
+	ToolDeclined ToolErrorCode = "declined"
+	// ToolNotConfirmed: nobody confirmed the write in time.
+	ToolNotConfirmed ToolErrorCode = "not_confirmed"
+	// ToolConflict: the resource changed, and the write was not performed.
+	ToolConflict ToolErrorCode = "conflict"
+	// ToolOutcomeUnknown: nobody knows whether the effect happened. It is in a
+	// run's result only; a model is never told so, because the run ends.
+	ToolOutcomeUnknown ToolErrorCode = "outcome_unknown"
 )
 
 // ToolError is the content-free form of a failed call.

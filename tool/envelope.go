@@ -120,7 +120,8 @@ func (e *Error) shown() *Error {
 	clean := *e
 	switch clean.Code {
 	case agent.ToolUnknown, agent.ToolInvalidArguments, agent.ToolForbidden, agent.ToolNotFound,
-		agent.ToolTimeout, agent.ToolUnavailable, agent.ToolQuota, agent.ToolFailed:
+		agent.ToolTimeout, agent.ToolUnavailable, agent.ToolQuota, agent.ToolFailed,
+		agent.ToolDeclined, agent.ToolNotConfirmed, agent.ToolConflict, agent.ToolOutcomeUnknown:
 	default:
 		clean.Code = agent.ToolFailed
 	}

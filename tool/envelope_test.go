@@ -70,6 +70,23 @@ func TestErrorEnvelope(t *testing.T) {
 	}
 }
 
+// The codes of a person's decision are the application's to use.
+func TestErrorEnvelopeKeepsCodes(t *testing.T) {
+	t.Parallel()
+	for code, want := range map[agent.ToolErrorCode]string{
+		agent.ToolDeclined: "declined", agent.ToolNotConfirmed: "not_confirmed", agent.ToolConflict: "conflict",
+		agent.ToolQuota: "quota_exceeded", "other": "failed",
+	} {
+		got := string(tool.ErrorEnvelope(&tool.Error{Code: code, Message: "m"}))
+		if got != `{"error":{"code":"`+want+`","message":"m","retryable":false}}` {
+			t.Errorf("%s: got %s", code, got)
+		}
+	}
+	if got := (&tool.Error{Code: agent.ToolOutcomeUnknown}).ToolError("restart").Code; got != agent.ToolOutcomeUnknown {
+		t.Errorf("in a run's result: got %s", got)
+	}
+}
+
 func TestErrorHash(t *testing.T) {
 	t.Parallel()
 	// printf '6:search9:not_found4:gone' | sha256sum

@@ -5,9 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
-	"sync/atomic"
-	"time"
 
 	"github.com/fairlead/fairlead/agent"
 )
@@ -20,14 +17,9 @@ var ErrAuthorizationUnavailable = errors.New("authorization unavailable")
 // were checked: not canonical, or of another hash. The record is damaged.
 var ErrArgumentsChanged = errors.New("recorded arguments changed")
 
-const (
-	// retryInitial is the wait after the first transient failure; it doubles.
-	retryInitial = 100 * time.Millisecond
-	// settle is how long a tool whose context ended may take to say how it
-	// ended. One that does not is left to itself; it keeps its place in the
-	// quota until it returns.
-	settle = 500 * time.Millisecond
-)
+// ErrRisk is wrapped when Execute is asked for a write, or Prepare or Commit for
+// a read. It is the caller's mistake, and nothing was called.
+var ErrRisk = errors.New("the tool is of the other risk: reads are executed, writes are prepared and committed")
 
 // Call is one execution: what was recorded, and the allow-list that holds now.
 type Call struct {
@@ -40,8 +32,9 @@ type Call struct {
 	ArgumentsHash string
 }
 
-// Execute carries out a call. What Check said earlier is not trusted: offer,
-// canonical form, hash, schema and rights are examined again.
+// Execute carries out a call of a read. What Check said earlier is not trusted:
+// offer, canonical form, hash, schema and rights are examined again. A write is
+// refused with ErrRisk.
 //
 // Errors are one of:
 //   - *Error: the model may see it. Transient ones have been retried already.
@@ -50,196 +43,149 @@ type Call struct {
 //   - ErrArgumentsChanged, wrapped.
 //   - ctx.Err(), wrapped: ctx ended before the tool did. A tool that exceeds
 //     its own timeout is an *Error of ToolTimeout instead.
+//   - any other, such as ErrRisk: the caller's mistake, and nothing was called.
 //
 // A tool's panic is an *Error without its text. Tools that ignore their context
 // are abandoned after a short while. The result is valid UTF-8 without NUL, JSON
 // is compact, and at most MaxResultBytes are kept.
 func (r *Registry) Execute(ctx context.Context, call Call) (Result, error) {
-	if err := ctx.Err(); err != nil {
-		return Result{}, fmt.Errorf("execute tool: %w", err)
+	e, invocation, err := r.admit(ctx, "execute", call, Read)
+	if err != nil {
+		return Result{}, err
 	}
-	if scope := call.Actor.Scope; scope.Tenant == "" || scope.User == "" || scope.Environment == "" {
-		return Result{}, errors.New("execute tool: the actor's scope is incomplete")
+	invocation.Key, invocation.Version = "", ""
+	o := perform(ctx, e, invocation, step[Result]{
+		places: e.places, authorize: true, attempts: e.spec.Attempts, again: transient, do: e.tool.Execute,
+	})
+	switch {
+	case o.begun && errors.Is(o.err, ErrOutcomeUnknown):
+		return Result{}, fmt.Errorf("execute %s: %w", e.spec.Name, seal(ErrOutcomeUnknown, o.err))
+	case o.err != nil:
+		return Result{}, e.failure(ctx, "execute", o.err)
 	}
-	e, refused := r.find(call.Actor, call.Allow, call.Tool)
+	result, refused := clean(o.value)
 	if refused != nil {
 		return Result{}, refused
 	}
+	return result, nil
+}
+
+// admit examines a recorded call as if nobody had before. Its errors, on which
+// nothing was called, are those of Execute.
+func (r *Registry) admit(ctx context.Context, verb string, call Call, risk Risk) (*entry, Invocation, error) {
+	if err := examineActor(ctx, verb, call); err != nil {
+		return nil, Invocation{}, err
+	}
+	e, refused := r.find(call.Actor, call.Allow, call.Tool)
+	if refused != nil {
+		return nil, Invocation{}, refused
+	}
+	if e.spec.Risk != risk {
+		return nil, Invocation{}, fmt.Errorf("%s %s: %w", verb, e.spec.Name, ErrRisk)
+	}
+	invocation, err := examineArguments(verb, call)
+	if err != nil {
+		return nil, Invocation{}, err
+	}
+	if err := e.fits(invocation.Arguments); err != nil {
+		return nil, Invocation{}, &Error{Code: agent.ToolInvalidArguments, Message: "the arguments do not fit: " + err.Error()}
+	}
+	return e, invocation, nil
+}
+
+func examineActor(ctx context.Context, verb string, call Call) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s tool: %w", verb, err)
+	}
+	if scope := call.Actor.Scope; scope.Tenant == "" || scope.User == "" || scope.Environment == "" {
+		return fmt.Errorf("%s tool: the actor's scope is incomplete", verb)
+	}
+	return nil
+}
+
+// examineArguments returns the invocation with arguments that nobody else holds.
+func examineArguments(verb string, call Call) (Invocation, error) {
 	canonical, err := Canonical(string(call.Arguments), MaxArgumentBytes)
 	if err != nil {
-		return Result{}, fmt.Errorf("execute %s: %w: %w", e.spec.Name, ErrArgumentsChanged, err)
+		return Invocation{}, fmt.Errorf("%s tool: %w: %w", verb, ErrArgumentsChanged, err)
 	}
 	if !bytes.Equal(canonical, call.Arguments) || call.ArgumentsHash != "" && call.ArgumentsHash != Hash(canonical) {
-		return Result{}, fmt.Errorf("execute %s: %w", e.spec.Name, ErrArgumentsChanged)
-	}
-	if err := e.fits(canonical); err != nil {
-		return Result{}, &Error{Code: agent.ToolInvalidArguments, Message: "the arguments do not fit: " + err.Error()}
+		return Invocation{}, fmt.Errorf("%s tool: %w", verb, ErrArgumentsChanged)
 	}
 	invocation := call.Invocation
 	invocation.Arguments = canonical
-
-	own, cancel := context.WithTimeout(ctx, e.spec.Timeout)
-	defer cancel()
-	select {
-	case e.places <- struct{}{}:
-	case <-own.Done():
-		if err := ctx.Err(); err != nil {
-			return Result{}, fmt.Errorf("execute %s: %w", e.spec.Name, err)
-		}
-		return Result{}, &Error{Code: agent.ToolQuota, Message: "too many calls of this tool are running", Transient: true}
-	}
-	done := make(chan outcome, 1)
-	var allowed atomic.Bool
-	go func() {
-		defer func() { <-e.places }()
-		if err := e.authorize(own, invocation); err != nil {
-			done <- outcome{err: err}
-			return
-		}
-		allowed.Store(true)
-		done <- e.run(own, invocation)
-	}()
-	o, ended := await(own, done)
-	if !ended && !allowed.Load() {
-		o.err = fmt.Errorf("%w: %w", ErrAuthorizationUnavailable, o.err)
-	}
-	return e.settled(ctx, o)
+	return invocation, nil
 }
 
-// outcome is how an execution ended.
-type outcome struct {
-	result Result
-	err    error
-}
-
-// await gives the tool a moment after its context ended, because only it knows
-// whether its effect happened. It reports false for a tool that was abandoned.
-func await(ctx context.Context, done <-chan outcome) (o outcome, ended bool) {
-	select {
-	case o := <-done:
-		return o, true
-	case <-ctx.Done():
-	}
-	grace := time.NewTimer(settle)
-	defer grace.Stop()
-	select {
-	case o := <-done:
-		return o, true
-	case <-grace.C:
-		return outcome{err: ctx.Err()}, false
-	}
-}
-
-// settled turns an outcome into what Execute promises.
-func (e *entry) settled(ctx context.Context, o outcome) (Result, error) {
-	if o.err == nil {
-		result, refused := clean(o.result)
-		if refused != nil {
-			return Result{}, refused
-		}
-		return result, nil
-	}
+// failure sorts an error after which nothing has changed in the world: of a
+// read, of a write that is prepared, of one that has not begun.
+func (e *entry) failure(ctx context.Context, verb string, err error) error {
 	var shown *Error
 	switch {
-	case errors.Is(o.err, ErrOutcomeUnknown):
-		return Result{}, fmt.Errorf("execute %s: %w", e.spec.Name, o.err)
 	case ctx.Err() != nil:
-		return Result{}, fmt.Errorf("execute %s: %w", e.spec.Name, ctx.Err())
-	case errors.Is(o.err, ErrAuthorizationUnavailable):
-		return Result{}, fmt.Errorf("execute %s: %w", e.spec.Name, o.err)
-	case errors.As(o.err, &shown) && shown != nil:
-		return Result{}, shown.shown()
-	case errors.Is(o.err, context.DeadlineExceeded):
-		return Result{}, &Error{Code: agent.ToolTimeout, Message: "the tool took too long", Transient: true, Err: o.err}
+		return fmt.Errorf("%s %s: %w", verb, e.spec.Name, ctx.Err())
+	case errors.Is(err, ErrAuthorizationUnavailable):
+		return fmt.Errorf("%s %s: %w", verb, e.spec.Name, seal(ErrAuthorizationUnavailable, err))
+	case errors.As(err, &shown) && shown != nil:
+		return shown.fromTool()
+	case errors.Is(err, context.DeadlineExceeded):
+		return &Error{Code: agent.ToolTimeout, Message: "the tool took too long", Transient: true, Err: err}
 	default:
-		return Result{}, &Error{Code: agent.ToolFailed, Message: "the tool failed", Err: o.err}
+		return &Error{Code: agent.ToolFailed, Message: "the tool failed", Err: err}
 	}
 }
 
-// run tries until success, a permanent failure, or the end of attempts or time.
-func (e *entry) run(ctx context.Context, call Invocation) outcome {
-	wait := retryInitial
-	for attempt := 1; ; attempt++ {
-		o := e.attempt(ctx, call)
-		var shown *Error
-		transient := errors.As(o.err, &shown) && shown != nil && shown.Transient && !errors.Is(o.err, ErrOutcomeUnknown)
-		if !transient || attempt >= e.spec.Attempts || !pause(ctx, wait) {
-			return o
-		}
-		wait *= 2
+// fromTool returns a tool's error as the model may see it. A tool does not speak
+// for the person who decides about a write, nor for the run.
+func (e *Error) fromTool() *Error {
+	clean := e.shown()
+	switch clean.Code {
+	case agent.ToolDeclined, agent.ToolNotConfirmed, agent.ToolOutcomeUnknown:
+		clean.Code = agent.ToolFailed
 	}
+	return clean
 }
 
-// pause waits, and reports false without waiting if time would be up before.
-func pause(ctx context.Context, wait time.Duration) bool {
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= wait {
-		return false
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+// transient reports whether a failed attempt that changed nothing is worth
+// another.
+func transient(err error) bool {
+	var shown *Error
+	return errors.As(err, &shown) && shown != nil && shown.Transient && !errors.Is(err, ErrOutcomeUnknown)
 }
 
-// attempt runs the tool once. Neither a panic nor runtime.Goexit escapes.
-func (e *entry) attempt(ctx context.Context, call Invocation) outcome {
-	call.Arguments = bytes.Clone(call.Arguments)
-	result, crash, err := guard(func() (Result, error) { return e.tool.Execute(ctx, call) })
-	if crash != nil {
-		err = crash
+// sealedError is a sentinel whose cause is there for logs only (Cause): an
+// *Error or a context's end in it must not be taken for what the Registry says.
+// Only a panic stays within reach of errors.As, for its stack.
+type sealedError struct{ sentinel, cause error }
+
+func seal(sentinel, cause error) error {
+	if sealed, ok := cause.(*sealedError); ok && sealed.sentinel == sentinel {
+		return sealed
 	}
-	return outcome{result: result, err: err}
+	return &sealedError{sentinel, cause}
 }
 
-func (e *entry) authorize(ctx context.Context, call Invocation) error {
-	authorizer, ok := e.tool.(Authorizer)
-	if !ok {
-		return nil
+func (e *sealedError) Error() string { return e.sentinel.Error() }
+
+func (e *sealedError) Unwrap() []error {
+	var crash *crashError
+	if errors.As(e.cause, &crash) {
+		return []error{e.sentinel, crash}
 	}
-	call.Arguments = bytes.Clone(call.Arguments)
-	_, crash, err := guard(func() (struct{}, error) { return struct{}{}, authorizer.Authorize(ctx, call) })
-	switch {
-	case crash != nil:
-		return fmt.Errorf("%w: %w", ErrAuthorizationUnavailable, crash)
-	case err == nil:
-		return nil
-	case errors.Is(err, ErrForbidden):
-		return &Error{Code: agent.ToolForbidden, Message: "not allowed", Err: err}
-	default:
-		return fmt.Errorf("%w: %w", ErrAuthorizationUnavailable, err)
-	}
+	return []error{e.sentinel}
 }
 
-// crashError is a panic without its value, which may hold content.
-type crashError struct {
-	kind  string
-	stack []byte
-}
-
-func (e *crashError) Error() string { return "panic of type " + e.kind }
-
-// Stack is where it panicked: functions and addresses, no content.
-func (e *crashError) Stack() []byte { return e.stack }
-
-// guard calls f on a goroutine of its own, so that runtime.Goexit ends f alone.
-func guard[T any](f func() (T, error)) (value T, crash *crashError, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		returned := false
-		defer func() {
-			if returned {
-				return
-			}
-			crash = &crashError{kind: fmt.Sprintf("%T", recover()), stack: debug.Stack()}
-		}()
-		value, err = f()
-		returned = true
-	}()
-	<-done
-	return value, crash, err
+// Cause returns what a tool or an Authorizer itself returned behind an error of
+// the Registry, or nil. It is for logs, and its text may hold content: log its
+// type.
+func Cause(err error) error {
+	var sealed *sealedError
+	if errors.As(err, &sealed) {
+		return sealed.cause
+	}
+	var shown *Error
+	if errors.As(err, &shown) && shown != nil {
+		return shown.Err
+	}
+	return nil
 }

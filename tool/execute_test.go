@@ -36,14 +36,17 @@ func TestExecuteErrors(t *testing.T) {
 		want  string
 		cause error
 	}{
-		"safe error":   {fails(&tool.Error{Code: agent.ToolNotFound, Message: "no such service", Err: secret}), "not_found: no such service", secret},
-		"wrapped":      {fails(fmt.Errorf("query: %w", &tool.Error{Code: agent.ToolQuota, Message: "slow down"})), "quota_exceeded: slow down", nil},
-		"other error":  {fails(secret), "failed: the tool failed", secret},
-		"nil *Error":   {fails((*tool.Error)(nil)), "failed: the tool failed", nil},
-		"unknown code": {fails(&tool.Error{Code: "custom", Message: "m"}), "failed: m", nil},
-		"control text": {fails(&tool.Error{Code: agent.ToolFailed, Message: "a\n\x00b\xff"}), "failed: a  b\uFFFD", nil},
-		"own timeout":  {fails(fmt.Errorf("get: %w", context.DeadlineExceeded)), "timeout: the tool took too long", nil},
-		"panic":        {func(context.Context, tool.Invocation) (tool.Result, error) { panic("hunter2") }, "failed: the tool failed", nil},
+		"safe error":               {fails(&tool.Error{Code: agent.ToolNotFound, Message: "no such service", Err: secret}), "not_found: no such service", secret},
+		"wrapped":                  {fails(fmt.Errorf("query: %w", &tool.Error{Code: agent.ToolQuota, Message: "slow down"})), "quota_exceeded: slow down", nil},
+		"other error":              {fails(secret), "failed: the tool failed", secret},
+		"nil *Error":               {fails((*tool.Error)(nil)), "failed: the tool failed", nil},
+		"a decision":               {fails(&tool.Error{Code: agent.ToolDeclined, Message: "m"}), "failed: m", nil},
+		"a conflict":               {fails(&tool.Error{Code: agent.ToolConflict, Message: "m"}), "conflict: m", nil},
+		"crashes when looked into": {fails((*hollow)(nil)), "failed: the tool failed", nil},
+		"unknown code":             {fails(&tool.Error{Code: "custom", Message: "m"}), "failed: m", nil},
+		"control text":             {fails(&tool.Error{Code: agent.ToolFailed, Message: "a\n\x00b\xff"}), "failed: a  b\uFFFD", nil},
+		"own timeout":              {fails(fmt.Errorf("get: %w", context.DeadlineExceeded)), "timeout: the tool took too long", nil},
+		"panic":                    {func(context.Context, tool.Invocation) (tool.Result, error) { panic("hunter2") }, "failed: the tool failed", nil},
 		"goexit": {func(context.Context, tool.Invocation) (tool.Result, error) {
 			runtime.Goexit()
 			return tool.Result{}, nil
@@ -74,6 +77,12 @@ func TestExecuteErrors(t *testing.T) {
 		})
 	}
 }
+
+// hollow is an error whose nil pointer panics when it is unwrapped.
+type hollow struct{ cause error }
+
+func (h *hollow) Error() string { return "hollow" }
+func (h *hollow) Unwrap() error { return h.cause }
 
 func TestExecuteChecksAgain(t *testing.T) {
 	t.Parallel()
@@ -109,6 +118,19 @@ func TestExecuteChecksAgain(t *testing.T) {
 	}
 }
 
+func TestExecuteRefusesWrites(t *testing.T) {
+	t.Parallel()
+	f := fakeWriter{fake: fake{spec: spec("restart", asWrite), execute: func(context.Context, tool.Invocation) (tool.Result, error) {
+		t.Error("a write was executed without a plan")
+		return tool.Text("x"), nil
+	}}}
+	c := call("restart")
+	c.Key = key
+	if _, err := registry(t, f).Execute(t.Context(), c); kinds(err) != "ErrRisk" {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestExecuteAuthorizes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -124,6 +146,9 @@ func TestExecuteAuthorizes(t *testing.T) {
 		"unreachable": {func(context.Context, tool.Invocation) error { return errors.New("dial") }, false, false, true},
 		"panics":      {func(context.Context, tool.Invocation) error { panic("x") }, false, false, true},
 		"an *Error":   {func(context.Context, tool.Invocation) error { return &tool.Error{Code: agent.ToolFailed} }, false, false, true},
+		"unknown": {func(context.Context, tool.Invocation) error {
+			return fmt.Errorf("%w: %w", tool.ErrOutcomeUnknown, tool.ErrStale)
+		}, false, false, true},
 	} {
 		ran := false
 		f := fake{spec: spec("search"), authorize: tt.authorize, execute: func(_ context.Context, c tool.Invocation) (tool.Result, error) {
@@ -135,6 +160,9 @@ func TestExecuteAuthorizes(t *testing.T) {
 		forbidden := errors.As(err, &shown) && shown.Error() == "forbidden: not allowed"
 		if ran != tt.allowed || forbidden != tt.forbidden || errors.Is(err, tool.ErrAuthorizationUnavailable) != tt.unavailable {
 			t.Errorf("%s: ran %t, %v", name, ran, err)
+		}
+		if tt.unavailable && kinds(err) != "ErrAuthorizationUnavailable" {
+			t.Errorf("%s: the error is %s as well", name, kinds(err))
 		}
 		if tt.allowed && string(result.Content) != `{"service":"web"}` {
 			t.Errorf("%s: result %s", name, result.Content)

@@ -19,11 +19,27 @@ type Registry struct {
 }
 
 type entry struct {
-	tool      Tool
+	tool Tool
+	// writer is nil for reads, finder also for writers without a look-up.
+	writer    Writer
+	finder    Finder
 	spec      Spec
 	arguments *schema.Schema
-	// places is the per-process quota.
-	places chan struct{}
+	// places is the per-process quota, lookUps that of Find.
+	places, lookUps chan struct{}
+}
+
+func newEntry(t Tool, spec Spec, arguments *schema.Schema) *entry {
+	e := &entry{
+		tool: t, spec: spec, arguments: arguments,
+		places:  make(chan struct{}, spec.MaxConcurrent),
+		lookUps: make(chan struct{}, spec.MaxConcurrent),
+	}
+	if spec.Risk == Write {
+		e.writer, _ = t.(Writer)
+		e.finder, _ = t.(Finder)
+	}
+	return e
 }
 
 // NewRegistry validates and compiles every tool's Spec, which is read once. The
@@ -39,6 +55,9 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 		}
 		declared := t.Spec()
 		spec, arguments, err := declared.complete()
+		if err == nil {
+			err = spec.implementedBy(t)
+		}
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("tool %q: %w", declared.Name, err))
@@ -48,10 +67,7 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 			continue
 		}
 		seen[spec.Name] = true
-		r.entries = append(r.entries, &entry{
-			tool: t, spec: spec, arguments: arguments,
-			places: make(chan struct{}, spec.MaxConcurrent),
-		})
+		r.entries = append(r.entries, newEntry(t, spec, arguments))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
@@ -65,11 +81,31 @@ func NewRegistry(tools ...Tool) (*Registry, error) {
 func (r *Registry) Missing(allow []string) []string {
 	var missing []string
 	for _, name := range allow {
-		if !slices.ContainsFunc(r.entries, func(e *entry) bool { return e.spec.Name == name }) {
+		if r.named(name) == nil {
 			missing = append(missing, name)
 		}
 	}
 	return missing
+}
+
+// Spec returns the declaration of a registered tool, defaults filled in, whether
+// or not it is offered to anybody. The caller may change what it gets.
+func (r *Registry) Spec(name string) (Spec, bool) {
+	e := r.named(name)
+	if e == nil {
+		return Spec{}, false
+	}
+	return e.spec.clone(), true
+}
+
+// named returns a registered tool whoever asks, or nil.
+func (r *Registry) named(name string) *entry {
+	for _, e := range r.entries {
+		if e.spec.Name == name {
+			return e
+		}
+	}
+	return nil
 }
 
 // Offer returns the smallest set of tools for actor, defaults filled in: those
@@ -77,10 +113,9 @@ func (r *Registry) Missing(allow []string) []string {
 // sorted by name, so that equal sets give byte-equal prompts. The caller may
 // change what it gets.
 //
-// Tools of risk Write are left out: nothing here can prepare and confirm a
-// write, and an unconfirmed one must not be reachable.
-//
-// Offering is not authorization; Execute decides anew.
+// Reads and writes are offered alike; whoever has a policy leaves out what it
+// does not admit. Offering is not authorization: Execute, Prepare and Commit
+// decide anew.
 func (r *Registry) Offer(actor Actor, allow []string) []Spec {
 	offered := r.offered(actor, allow)
 	specs := make([]Spec, len(offered))
@@ -93,7 +128,7 @@ func (r *Registry) Offer(actor Actor, allow []string) []Spec {
 func (r *Registry) offered(actor Actor, allow []string) []*entry {
 	var offered []*entry
 	for _, e := range r.entries {
-		if e.spec.Risk == Read && slices.Contains(allow, e.spec.Name) && e.spec.offeredTo(actor) {
+		if slices.Contains(allow, e.spec.Name) && e.spec.offeredTo(actor) {
 			offered = append(offered, e)
 		}
 	}
@@ -112,10 +147,10 @@ type Checked struct {
 	Hash string
 }
 
-// Check tells whether a call that the model proposes can be executed, without
-// executing anything. A refusal is an *Error for the model, ToolUnknown or
-// ToolInvalidArguments, written so that it can correct itself; it repeats
-// neither the name nor a value that the model wrote.
+// Check tells whether a call that the model proposes can be executed, or
+// prepared if it is a write, without doing either. A refusal is an *Error for
+// the model, ToolUnknown or ToolInvalidArguments, written so that it can correct
+// itself; it repeats neither the name nor a value that the model wrote.
 func (r *Registry) Check(actor Actor, allow []string, name, rawArguments string) (Checked, *Error) {
 	checked := Checked{Hash: Hash([]byte(rawArguments))}
 	canonical, malformed := Canonical(rawArguments, MaxArgumentBytes)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/tool"
@@ -35,6 +36,30 @@ func (f fake) Authorize(ctx context.Context, call tool.Invocation) error {
 	return f.authorize(ctx, call)
 }
 
+// fakeWriter is a write without a look-up, fakeFinder one with it.
+type fakeWriter struct {
+	fake
+	prepare func(ctx context.Context, call tool.Invocation) (tool.Plan, error)
+}
+
+func (f fakeWriter) Prepare(ctx context.Context, call tool.Invocation) (tool.Plan, error) {
+	if f.prepare == nil {
+		return plan, nil
+	}
+	return f.prepare(ctx, call)
+}
+
+type fakeFinder struct {
+	fakeWriter
+	find func(ctx context.Context, call tool.Invocation) (tool.Finding, error)
+}
+
+func (f fakeFinder) Find(ctx context.Context, call tool.Invocation) (tool.Finding, error) {
+	return f.find(ctx, call)
+}
+
+var plan = tool.Plan{Resource: "service/web.production", Version: "7", Summary: "Restart web."}
+
 // spec returns a valid declaration, changed by change.
 func spec(name string, change ...func(*tool.Spec)) tool.Spec {
 	s := tool.Spec{
@@ -46,6 +71,9 @@ func spec(name string, change ...func(*tool.Spec)) tool.Spec {
 	}
 	return s
 }
+
+// asWrite makes the declaration that of a write.
+func asWrite(s *tool.Spec) { s.Risk = tool.Write }
 
 var actor = tool.Actor{
 	Scope: agent.Scope{Tenant: "acme", User: "ann", Environment: "production"},
@@ -99,6 +127,24 @@ func TestNewRegistryRefuses(t *testing.T) {
 			}
 		})
 	}
+	inFlight := func(s *tool.Spec) { s.InFlight = time.Minute }
+	for name, tt := range map[string]struct {
+		tool tool.Tool
+		want string
+	}{
+		"write without Prepare":  {fake{spec: spec("restart", asWrite)}, "no Writer"},
+		"Writer of risk read":    {fakeWriter{fake: fake{spec: spec("restart")}}, "its risk must be write"},
+		"negative in flight":     {fakeFinder{fakeWriter: fakeWriter{fake: fake{spec: spec("restart", asWrite, func(s *tool.Spec) { s.InFlight = -1 })}}}, "in flight is negative"},
+		"in flight of a read":    {fake{spec: spec("search", inFlight)}, "in flight is for writes"},
+		"in flight without Find": {fakeWriter{fake: fake{spec: spec("restart", asWrite, inFlight)}}, "Finders"},
+	} {
+		if _, err := tool.NewRegistry(tt.tool); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %q", name, err, tt.want)
+		}
+	}
+	if _, err := tool.NewRegistry(fakeFinder{fakeWriter: fakeWriter{fake: fake{spec: spec("restart", asWrite, inFlight)}}}); err != nil {
+		t.Errorf("in flight of a Finder: %v", err)
+	}
 	if _, err := tool.NewRegistry(fake{spec: spec("a")}, fake{spec: spec("a")}); err == nil || !strings.Contains(err.Error(), "taken") {
 		t.Errorf("a repeated name: %v", err)
 	}
@@ -118,7 +164,8 @@ func TestOffer(t *testing.T) {
 		fake{spec: spec("off_page", func(s *tool.Spec) { s.Pages = []string{"home"} })},
 		fake{spec: spec("flagged", func(s *tool.Spec) { s.Flag = "beta" })},
 		fake{spec: spec("unflagged", func(s *tool.Spec) { s.Flag = "gamma" })},
-		fake{spec: spec("restart", func(s *tool.Spec) { s.Risk = tool.Write })},
+		fakeWriter{fake: fake{spec: spec("restart", asWrite)}},
+		fakeWriter{fake: fake{spec: spec("erase", asWrite)}},
 		fake{spec: spec("not_allowed")},
 	)
 	allow := []string{"zebra", "alpha", "prod_only", "test_only", "on_page", "off_page", "flagged", "unflagged", "restart", "absent", "zebra"}
@@ -126,7 +173,7 @@ func TestOffer(t *testing.T) {
 	for _, s := range r.Offer(actor, allow) {
 		names = append(names, s.Name)
 	}
-	if want := []string{"alpha", "flagged", "on_page", "prod_only", "zebra"}; !slices.Equal(names, want) {
+	if want := []string{"alpha", "flagged", "on_page", "prod_only", "restart", "zebra"}; !slices.Equal(names, want) {
 		t.Errorf("got %v, want %v", names, want)
 	}
 	if got := r.Offer(tool.Actor{}, []string{"prod_only", "on_page", "flagged"}); len(got) != 0 {
@@ -138,6 +185,9 @@ func TestOffer(t *testing.T) {
 	if got := r.Missing(allow); !slices.Equal(got, []string{"absent"}) {
 		t.Errorf("missing %v", got)
 	}
+	if write := r.Offer(actor, []string{"restart"})[0]; write.Attempts != 1 || write.Timeout != tool.DefaultTimeout {
+		t.Errorf("defaults of a write: %+v", write)
+	}
 	offered := r.Offer(actor, []string{"alpha"})[0]
 	if offered.Timeout != tool.DefaultTimeout || offered.Attempts != 3 || offered.ExcerptBytes != 4096 || offered.Trust != tool.Untrusted || offered.MaxConcurrent != 16 {
 		t.Errorf("defaults: %+v", offered)
@@ -148,11 +198,27 @@ func TestOffer(t *testing.T) {
 	}
 }
 
+func TestRegistrySpec(t *testing.T) {
+	t.Parallel()
+	r := registry(t, fakeWriter{fake: fake{spec: spec("restart", asWrite, func(s *tool.Spec) { s.Flag = "nobody" })}})
+	got, ok := r.Spec("restart")
+	if !ok || got.Risk != tool.Write || got.Timeout != tool.DefaultTimeout || got.Version != "1" {
+		t.Errorf("got %+v, %t", got, ok)
+	}
+	got.Parameters[0] = 'X'
+	if again, _ := r.Spec("restart"); again.Parameters[0] != '{' {
+		t.Error("a caller can change the registry's schema")
+	}
+	if got, ok := r.Spec("Restart"); ok || got.Name != "" {
+		t.Errorf("another name gives %+v", got)
+	}
+}
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
-	r := registry(t, fake{spec: spec("search")}, fake{spec: spec("deploys")}, fake{spec: spec("restart", func(s *tool.Spec) { s.Risk = tool.Write })})
+	r := registry(t, fake{spec: spec("search")}, fake{spec: spec("deploys")}, fakeWriter{fake: fake{spec: spec("restart", asWrite)}})
 	allow := []string{"search", "deploys", "restart"}
-	const available = "there is no tool of this name; available: deploys, search"
+	const available = "there is no tool of this name; available: deploys, restart, search"
 	for name, tt := range map[string]struct {
 		tool, raw string
 		code      agent.ToolErrorCode
@@ -165,7 +231,8 @@ func TestCheck(t *testing.T) {
 		"space":             {"search ", `{}`, agent.ToolUnknown, available, `{}`},
 		"Cyrillic":          {"se\u0430rch", `{}`, agent.ToolUnknown, available, `{}`},
 		"full-width":        {"\uff53earch", `{}`, agent.ToolUnknown, available, `{}`},
-		"a write":           {"restart", `{"service":"web"}`, agent.ToolUnknown, available, `{"service":"web"}`},
+		"a write":           {"restart", `{"service":"web"}`, "", "", `{"service":"web"}`},
+		"a write, unfit":    {"restart", `{}`, agent.ToolInvalidArguments, "the arguments do not fit: at the top level: missing (required): service", `{}`},
 		"not JSON":          {"search", `{"service":"hunter2`, agent.ToolInvalidArguments, "the arguments cannot be read: not valid JSON: the text ends too early or breaks off at byte 19", `{"service":"hunter2`},
 		"duplicate":         {"search", `{"service":"a","service":"b"}`, agent.ToolInvalidArguments, "the arguments cannot be read: an object has the same key twice, the second time before byte 24", `{"service":"a","service":"b"}`},
 		"unknown field":     {"search", `{"service":"a","hunter2":1}`, agent.ToolInvalidArguments, "the arguments do not fit: at the top level: unknown field (additionalProperties); known: limit, service", `{"hunter2":1,"service":"a"}`},

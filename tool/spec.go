@@ -58,6 +58,10 @@ func (s Spec) complete() (Spec, *schema.Schema, error) {
 		return s, nil, fmt.Errorf("attempts must be 0 to %d", maxAttempts)
 	case s.MaxConcurrent < 0:
 		return s, nil, errors.New("max concurrent is negative")
+	case s.InFlight < 0:
+		return s, nil, errors.New("in flight is negative")
+	case s.InFlight > 0 && s.Risk != Write:
+		return s, nil, errors.New("in flight is for writes only")
 	}
 	for _, id := range slices.Concat(s.Environments, s.Pages) {
 		if !agent.ValidID(id) {
@@ -93,6 +97,22 @@ func (s Spec) complete() (Spec, *schema.Schema, error) {
 		s.MaxConcurrent = DefaultMaxConcurrent
 	}
 	return s.clone(), arguments, nil
+}
+
+// implementedBy refuses a declaration that t does not keep. A write without
+// Prepare could never be confirmed, and a read with it is a mistake in risk.
+func (s Spec) implementedBy(t Tool) error {
+	_, writer := t.(Writer)
+	_, finder := t.(Finder)
+	switch {
+	case s.Risk == Write && !writer:
+		return errors.New("the risk is write, but it is no Writer: it needs Prepare (a type that wraps another tool must pass its methods on)")
+	case s.Risk == Read && writer:
+		return errors.New("it is a Writer: its risk must be write")
+	case s.InFlight > 0 && !finder:
+		return errors.New("in flight is for writers that are Finders: remove it, or add Find")
+	}
+	return nil
 }
 
 func (s Spec) clone() Spec {

@@ -1,6 +1,11 @@
-// Package tool is the boundary to tools: the interface they implement, the
+// Package tool is the boundary to tools: the interfaces they implement, the
 // registry that offers and executes them, strict decoding of arguments, and the
 // envelope in which results reach the model (TOOL-1..6).
+//
+// A read is executed with Registry.Execute. A write is prepared
+// (Registry.Prepare), confirmed by a person, and performed (Registry.Commit); a
+// write whose outcome is unknown is looked up (Registry.Find). Whether a person
+// confirmed is for the caller to know: the package keeps no plans.
 //
 // The package knows nothing of Temporal or the database. Offering a tool to the
 // model is not authorization: arguments and rights are checked at execution.
@@ -53,8 +58,8 @@ type Spec struct {
 	// as a local activity, which saves a round trip through the engine.
 	Fast bool
 	// Timeout bounds one execution: authorization, waiting for a free place, and
-	// all attempts with the waits between them. Zero means 30 s, or 5 s for a
-	// fast read.
+	// all attempts with the waits between them. Preparing, performing and looking
+	// up a write have it each. Zero means 30 s, or 5 s for a fast read.
 	Timeout time.Duration
 	// Source names the system that answers, such as "log-store". Required.
 	Source string
@@ -64,11 +69,17 @@ type Spec struct {
 	// The full result is stored and can be fetched by result ID.
 	ExcerptBytes int
 	// Attempts is how often a transient failure is tried in all. Zero means 3
-	// for reads and 1 for writes.
+	// for reads and 1 for writes. Preparing a write is tried as often as a read
+	// is by default, because it changes nothing.
 	Attempts int
 	// MaxConcurrent is how many executions run at the same time in one process;
-	// further ones wait within their timeout. Zero means 16.
+	// further ones wait within their timeout. Look-ups are counted apart, so that
+	// executions that hang cannot keep them out. Zero means 16.
 	MaxConcurrent int
+	// InFlight is how long after it was sent a write may still take effect, for
+	// writers with Find: a look-up that finds nothing counts only after it.
+	// Zero means that the look-up itself is decisive.
+	InFlight time.Duration
 	// Environments, Pages and Flag narrow where the tool is offered. Empty
 	// means everywhere.
 	Environments []string
@@ -91,6 +102,14 @@ type Invocation struct {
 	CallID string
 	// Arguments are canonical JSON (RFC 8785) that satisfied the schema.
 	Arguments json.RawMessage
+	// Key is the idempotency key of a write, 64 hexadecimal digits: the same
+	// for every try, and for no other write. Send it along, or keep it with the
+	// effect. Empty for reads and while a write is prepared.
+	Key string
+	// Version is the resource version that a person confirmed; make the write
+	// conditional on it where the system can. Empty for reads, and while a
+	// write is prepared.
+	Version string
 }
 
 // Result is what a tool returns: JSON or text, in full.
@@ -102,11 +121,15 @@ type Result struct {
 	// Truncated is set by the Registry when the content was longer than
 	// MaxResultBytes and was cut. Cut JSON is text/plain.
 	Truncated bool
+	// Unreadable is set by the Registry when a write was performed and what the
+	// tool returned is not a valid result. Content is a note that says so.
+	Unreadable bool
 }
 
 // Tool is one capability. Implementations are safe for concurrent use and
 // return an *Error for every failure that the model may see; any other error is
-// shown to it as "failed" without detail.
+// shown to it as "failed" without detail. What the errors of a write mean is
+// said at Writer.
 type Tool interface {
 	Spec() Spec
 	Execute(ctx context.Context, call Invocation) (Result, error)
@@ -116,6 +139,8 @@ type Tool interface {
 // arguments name. A nil error allows the call. ErrForbidden (wrapped or not)
 // refuses it and the model is told so. Any other error means that the question
 // could not be answered: the run ends authorization_unavailable.
+//
+// A write is authorized when it is prepared and again when it is committed.
 type Authorizer interface {
 	Authorize(ctx context.Context, call Invocation) error
 }
@@ -124,7 +149,8 @@ type Authorizer interface {
 var ErrForbidden = errors.New("forbidden")
 
 // ErrOutcomeUnknown is returned by a tool that cannot say whether its effect
-// happened. The run ends outcome_unknown: nobody guesses.
+// happened, and wrapped by the Registry when nobody can. Nobody guesses: a write
+// is looked up where its tool is a Finder; else the run ends outcome_unknown.
 var ErrOutcomeUnknown = errors.New("outcome unknown")
 
 // Error is a failure that the model may see. Message is written by the tool's
@@ -132,7 +158,7 @@ var ErrOutcomeUnknown = errors.New("outcome unknown")
 type Error struct {
 	Code    agent.ToolErrorCode
 	Message string
-	// Transient failures are tried again by the executor, within the budget,
+	// Transient failures are tried again by the executor, up to Spec.Attempts,
 	// before the model sees them. The model is told that they are retryable.
 	Transient bool
 	// Err is the cause, for the tool's own logs; it is never shown or stored.

@@ -28,6 +28,7 @@ type Definition struct {
 	Environments []string `yaml:"environments" json:"environments"`
 	Budget       Budget   `yaml:"budget" json:"budget"`
 	Loop         Loop     `yaml:"loop" json:"loop"`
+	Writes       Writes   `yaml:"writes" json:"writes"`
 	// FinalSchema, if set, is a JSON Schema (2020-12) that the final answer
 	// must satisfy (RUN-5). In YAML it is a mapping.
 	FinalSchema json.RawMessage `yaml:"-" json:"final_schema,omitempty"`
@@ -48,6 +49,14 @@ type Budget struct {
 	AllowUnpriced bool `yaml:"allow_unpriced" json:"allow_unpriced,omitempty"`
 }
 
+// Writes says how writes are confirmed. Zero values take the defaults written
+// beside each field.
+type Writes struct {
+	// ConfirmWithin is how long a plan waits for a person. Waiting does not use
+	// up the run's time.
+	ConfirmWithin time.Duration `yaml:"confirm_within" json:"confirm_within_ns"` // 24h
+}
+
 // Loop is the YAML form of agent.LoopRules. Zero values take the defaults
 // written beside each field; negative values are refused.
 type Loop struct {
@@ -60,6 +69,7 @@ type Loop struct {
 	RetryInitial     time.Duration `yaml:"retry_initial" json:"retry_initial_ns"`      // 500ms
 	RetryMax         time.Duration `yaml:"retry_max" json:"retry_max_ns"`              // 30s
 	ParallelReads    int           `yaml:"parallel_reads" json:"parallel_reads"`       // 4
+	LookUpTries      int           `yaml:"look_up_tries" json:"look_up_tries"`         // 8
 }
 
 // AgentBudget returns the budget in the form that the loop uses.
@@ -76,6 +86,7 @@ func (d Definition) Rules() agent.LoopRules {
 		SameAction: d.Loop.SameAction, SameResult: d.Loop.SameResult, SameError: d.Loop.SameError,
 		Cycle: d.Loop.Cycle, ModelTries: d.Loop.ModelTries,
 		RetryInitial: d.Loop.RetryInitial, RetryMax: d.Loop.RetryMax, ParallelReads: d.Loop.ParallelReads,
+		LookUpTries: d.Loop.LookUpTries,
 	}
 	if d.Loop.MalformedRetries != nil {
 		rules.MalformedRetries = *d.Loop.MalformedRetries

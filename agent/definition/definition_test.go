@@ -53,7 +53,7 @@ func TestParseDefaults(t *testing.T) {
 	d := parse(t, valid)
 	wantRules := agent.LoopRules{
 		SameAction: 3, SameResult: 3, SameError: 2, Cycle: 2, MalformedRetries: 1, ModelTries: 4,
-		RetryInitial: 500 * time.Millisecond, RetryMax: 30 * time.Second, ParallelReads: 4,
+		RetryInitial: 500 * time.Millisecond, RetryMax: 30 * time.Second, ParallelReads: 4, LookUpTries: 8,
 	}
 	if got := d.Rules(); got != wantRules {
 		t.Errorf("rules %+v", got)
@@ -62,6 +62,9 @@ func TestParseDefaults(t *testing.T) {
 	if got := d.AgentBudget(); got != wantBudget {
 		t.Errorf("budget %+v", got)
 	}
+	if d.Writes.ConfirmWithin != 24*time.Hour {
+		t.Errorf("plans wait %s", d.Writes.ConfirmWithin)
+	}
 	if d.Version != "1.0" || d.System != "You help people on call. 不要重启任何服务。\n" || d.FinalSchema != nil {
 		t.Errorf("got %+v", d)
 	}
@@ -69,9 +72,9 @@ func TestParseDefaults(t *testing.T) {
 
 func TestParseKeepsWhatIsGiven(t *testing.T) {
 	t.Parallel()
-	d := parse(t, valid+"loop: {same_action: 5, malformed_retries: 0, retry_initial: 1m, parallel_reads: 1}\nmax_output_tokens: 900\n")
+	d := parse(t, valid+"loop: {same_action: 5, malformed_retries: 0, retry_initial: 1m, parallel_reads: 1, look_up_tries: 2}\nwrites: {confirm_within: 3h}\nmax_output_tokens: 900\n")
 	got := d.Rules()
-	if got.SameAction != 5 || got.MalformedRetries != 0 || got.RetryInitial != time.Minute || got.RetryMax != time.Minute || got.ParallelReads != 1 || d.MaxOutputTokens != 900 {
+	if got.SameAction != 5 || got.MalformedRetries != 0 || got.RetryInitial != time.Minute || got.RetryMax != time.Minute || got.ParallelReads != 1 || got.LookUpTries != 2 || d.Writes.ConfirmWithin != 3*time.Hour || d.MaxOutputTokens != 900 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -180,7 +183,7 @@ func TestDigest(t *testing.T) {
 	t.Parallel()
 	base := definition.Digest(parse(t, valid))
 	// sha256sum of the canonical JSON, which was written by hand.
-	if want := "4e0c25773eaa2026aa5d488bc1ebf9d8c264082108ee6d8891466c39af4c9019"; base != want {
+	if want := "3a4b1763fc9d2e32defd31aece9544e5e97ecb9aa8b64ad8d49082b52d498492"; base != want {
 		t.Errorf("got %s", base)
 	}
 	same := strings.Replace(valid, "tools: [search_logs, fetch_result]", "tools:\n  - search_logs\n  - fetch_result # comment", 1) + "loop: {same_action: 3}\n"

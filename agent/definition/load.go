@@ -76,7 +76,7 @@ var (
 	}{
 		{"", []string{"max_output_tokens"}},
 		{"budget", []string{"max_steps", "max_tool_calls", "max_tokens", "max_cost_micros"}},
-		{"loop", []string{"same_action", "same_result", "same_error", "cycle", "malformed_retries", "model_tries", "parallel_reads"}},
+		{"loop", []string{"same_action", "same_result", "same_error", "cycle", "malformed_retries", "model_tries", "parallel_reads", "look_up_tries"}},
 	}
 )
 
@@ -149,6 +149,7 @@ const (
 	defaultMalformedRetries = 1
 	defaultModelTries       = 4
 	defaultParallelReads    = 4
+	defaultLookUpTries      = 8
 )
 
 // New fills in the defaults of d and validates it; use it for definitions
@@ -158,6 +159,9 @@ func New(d Definition) (Definition, error) {
 	d.Tools = append([]string{}, d.Tools...)
 	d.Environments = slices.Clone(d.Environments)
 	d.Loop = d.Loop.withDefaults()
+	if d.Writes.ConfirmWithin == 0 {
+		d.Writes.ConfirmWithin = defaultConfirmWithin
+	}
 	errs := d.problems()
 	if len(d.FinalSchema) > 0 {
 		canonical, err := canonicalSchema(d.FinalSchema)
@@ -193,6 +197,7 @@ func (l Loop) withDefaults() Loop {
 	fill(&l.Cycle, defaultCycle)
 	fill(&l.ModelTries, defaultModelTries)
 	fill(&l.ParallelReads, defaultParallelReads)
+	fill(&l.LookUpTries, defaultLookUpTries)
 	retries := defaultMalformedRetries
 	if l.MalformedRetries != nil {
 		retries = *l.MalformedRetries

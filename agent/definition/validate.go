@@ -17,6 +17,8 @@ const (
 	defaultRetryInitial = 500 * time.Millisecond
 	defaultRetryMax     = 30 * time.Second
 
+	defaultConfirmWithin = 24 * time.Hour
+
 	maxModelBytes = 128
 	maxTools      = 256
 	// maxTimeout and maxAmount keep every number of a definition an integer
@@ -81,6 +83,9 @@ func (d Definition) problems() []error {
 	if err := d.budgetProblem(); err != nil {
 		add("budget: %w", err)
 	}
+	if within := d.Writes.ConfirmWithin; within < time.Second || within > maxTimeout {
+		add("writes.confirm_within is %s: it must be 1s to %s, or be left out", within, maxTimeout)
+	}
 	return append(errs, d.Loop.problems()...)
 }
 
@@ -113,6 +118,7 @@ func (l Loop) problems() []error {
 	within("malformed_retries", *l.MalformedRetries, 0, maxRepeats)
 	within("model_tries", l.ModelTries, 1, maxRepeats)
 	within("parallel_reads", l.ParallelReads, 1, maxRepeats)
+	within("look_up_tries", l.LookUpTries, 1, maxRepeats)
 	if l.RetryInitial < 0 {
 		errs = append(errs, fmt.Errorf("loop.retry_initial is %s: it must not be negative", l.RetryInitial))
 	}

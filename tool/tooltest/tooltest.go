@@ -1,4 +1,5 @@
-// Package tooltest is the conformance suite for implementations of tool.Tool.
+// Package tooltest is the conformance suite for implementations of tool.Tool:
+// Check for all of them, CheckWrite for the effect of a tool.Writer.
 package tooltest
 
 import (
@@ -18,15 +19,45 @@ const cancelPatience = 2 * time.Second
 
 // Check fails t unless the tool keeps the contract of tool.Tool. The sample is
 // a call that must succeed, against a fake of whatever the tool talks to; its
-// Actor must be one that the tool is offered to. The zero Actor and RunID are
-// filled in.
+// Actor must be one that the tool is offered to. The zero Actor, RunID and
+// CallID are filled in.
 //
 // It checks that the declaration is valid and does not change, that the sample
 // fits the schema, that undeclared fields are refused, that the sample succeeds
 // with a result that Registry.Execute accepts, and that a canceled context ends
-// an execution within 2 s. The tool is executed twice. Of tools of risk write
-// only the declaration is checked, because a registry does not offer them.
-func Check(t *testing.T, subject tool.Tool, sample tool.Invocation) {
+// an execution within 2 s. The tool is executed twice.
+//
+// A tool of risk write is prepared instead of executed, three times: the plan
+// must be valid, and the same when nothing has changed in between. Nothing is
+// written; that is what CheckWrite does.
+func Check(t testing.TB, subject tool.Tool, sample tool.Invocation) {
+	t.Helper()
+	s := begin(t, subject, sample)
+	if marshal(t, subject.Spec()) != s.declared {
+		t.Error("Spec returns something else the second time")
+	}
+	if _, refused := s.registry.Check(s.call.Actor, s.call.Allow, s.call.Tool, withField(t, s.call.Arguments)); refused == nil || refused.Code != agent.ToolInvalidArguments {
+		t.Errorf("an undeclared field gives %v, want %s", refused, agent.ToolInvalidArguments)
+	}
+	writer, ok := subject.(tool.Writer)
+	if !ok {
+		checkExecute(t, s)
+		checkCancel(t, "execution", func(ctx context.Context) { _, _ = subject.Execute(ctx, s.call.Invocation) })
+		return
+	}
+	checkPrepare(t, s)
+	checkCancel(t, "preparation", func(ctx context.Context) { _, _ = writer.Prepare(ctx, s.call.Invocation) })
+}
+
+// suite is a subject and a call of it that is to succeed.
+type suite struct {
+	registry *tool.Registry
+	declared string
+	call     tool.Call
+}
+
+// begin registers the subject and checks that the sample fits.
+func begin(t testing.TB, subject tool.Tool, sample tool.Invocation) suite {
 	t.Helper()
 	if sample.Actor.Scope == (agent.Scope{}) {
 		sample.Actor.Scope = agent.Scope{Tenant: "tenant-1", User: "user-1", Environment: "test"}
@@ -42,33 +73,29 @@ func Check(t *testing.T, subject tool.Tool, sample tool.Invocation) {
 		t.Fatalf("the declaration is not valid: %v", err)
 	}
 	spec := subject.Spec()
-	if again := subject.Spec(); marshal(t, again) != marshal(t, spec) {
-		t.Error("Spec returns something else the second time")
-	}
-	if spec.Risk == tool.Write {
-		return
-	}
 	allow := []string{spec.Name}
 	checked, refused := registry.Check(sample.Actor, allow, spec.Name, string(sample.Arguments))
 	if refused != nil {
 		t.Fatalf("the sample is refused: %v", refused)
 	}
 	sample.Arguments = checked.Arguments
-	if _, refused := registry.Check(sample.Actor, allow, spec.Name, withField(t, sample.Arguments)); refused == nil || refused.Code != agent.ToolInvalidArguments {
-		t.Errorf("an undeclared field gives %v, want %s", refused, agent.ToolInvalidArguments)
-	}
-	checkSample(t, registry, spec, sample, checked.Hash)
-	checkCancel(t, subject, sample)
+	return suite{registry, marshal(t, spec), tool.Call{Invocation: sample, Tool: spec.Name, Allow: allow, ArgumentsHash: checked.Hash}}
 }
 
-func checkSample(t *testing.T, registry *tool.Registry, spec tool.Spec, sample tool.Invocation, hash string) {
+func checkExecute(t testing.TB, s suite) {
 	t.Helper()
-	result, err := registry.Execute(t.Context(), tool.Call{
-		Invocation: sample, Tool: spec.Name, Allow: []string{spec.Name}, ArgumentsHash: hash,
-	})
+	result, err := s.registry.Execute(t.Context(), s.call)
 	if err != nil {
 		t.Errorf("the sample fails: %v (cause: %v)", err, errors.Unwrap(err))
 		return
+	}
+	checkResult(t, result)
+}
+
+func checkResult(t testing.TB, result tool.Result) {
+	t.Helper()
+	if result.Unreadable {
+		t.Error("the sample is performed, and its result is not valid")
 	}
 	if result.Truncated {
 		t.Errorf("the sample's result is longer than %d bytes", tool.MaxResultBytes)
@@ -78,14 +105,31 @@ func checkSample(t *testing.T, registry *tool.Registry, spec tool.Spec, sample t
 	}
 }
 
-func checkCancel(t *testing.T, subject tool.Tool, sample tool.Invocation) {
+func checkPrepare(t testing.TB, s suite) {
+	t.Helper()
+	plan, err := s.registry.Prepare(t.Context(), s.call)
+	if err != nil {
+		t.Errorf("the sample cannot be prepared: %v (cause: %v)", err, tool.Cause(err))
+		return
+	}
+	again, err := s.registry.Prepare(t.Context(), s.call)
+	if err != nil {
+		t.Errorf("the sample cannot be prepared a second time: %v (cause: %v)", err, tool.Cause(err))
+		return
+	}
+	if again != plan {
+		t.Errorf("the plan differs the second time, so a person's confirmation would never hold:\n%+v\n%+v", plan, again)
+	}
+}
+
+func checkCancel(t testing.TB, what string, f func(context.Context)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	done := make(chan any, 1)
 	go func() {
 		defer func() { done <- recover() }()
-		_, _ = subject.Execute(ctx, sample)
+		f(ctx)
 	}()
 	select {
 	case crash := <-done:
@@ -93,11 +137,11 @@ func checkCancel(t *testing.T, subject tool.Tool, sample tool.Invocation) {
 			t.Errorf("panic with a canceled context: %v", crash)
 		}
 	case <-time.After(cancelPatience):
-		t.Errorf("a canceled context does not end the execution within %s", cancelPatience)
+		t.Errorf("a canceled context does not end the %s within %s", what, cancelPatience)
 	}
 }
 
-func withField(t *testing.T, arguments json.RawMessage) string {
+func withField(t testing.TB, arguments json.RawMessage) string {
 	t.Helper()
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(arguments, &fields); err != nil {
@@ -107,7 +151,7 @@ func withField(t *testing.T, arguments json.RawMessage) string {
 	return marshal(t, fields)
 }
 
-func marshal(t *testing.T, v any) string {
+func marshal(t testing.TB, v any) string {
 	t.Helper()
 	text, err := json.Marshal(v)
 	if err != nil {
