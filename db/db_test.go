@@ -72,8 +72,7 @@ func app(t testing.TB, url string) *pgxpool.Pool {
 }
 
 var tenantTables = []string{
-	"tenant_limit", "daily_usage", "conversation", "message", "run", "run_transition", "model_attempt", "ledger_entry", "tool_call", "tool_result",
-}
+	"tenant_limit", "daily_usage", "conversation", "message", "run", "run_transition", "model_attempt", "ledger_entry", "tool_call", "tool_result", "write_plan", "write_intent", "approval_refusal"}
 
 // fill stores a row of every tenant table.
 func fill(t testing.TB, d *db.DB, owner *pgxpool.Pool, tenant string) {
@@ -85,7 +84,21 @@ func fill(t testing.TB, d *db.DB, owner *pgxpool.Pool, tenant string) {
 	var recorded bool
 	err := d.InTx(ctx, run.Scope, func(tx *db.Tx) error {
 		tx.StartAttempt(run.ID, db.Attempt{Number: 1, Model: "m", Provider: "p", Reserved: db.Amount{Tokens: 10}})
-		tx.InsertToolCalls(run.ID, []db.ToolCall{{ID: "0.0", Tool: "look", Risk: "read", Arguments: "{}", Status: db.CallProposed}})
+		tx.InsertToolCalls(run.ID, []db.ToolCall{
+			{ID: "0.0", Tool: "look", Risk: "read", Arguments: "{}", Status: db.CallProposed},
+			{ID: "0.1", Index: 1, Tool: "change", Risk: "write", Arguments: "{}", Status: db.CallProposed},
+		})
+		now := time.Now()
+		plan := db.WritePlan{
+			RunID: run.ID, CallID: "0.1", Revision: 1, Tool: "change", ToolVersion: "1", ArgumentsHash: digest, Resource: "thing", Summary: "Changes it.",
+			Hash: digest, Nonce: "n", PolicyDigest: digest, CreatedAt: now, ExpiresAt: now.Add(time.Hour),
+		}
+		tx.InsertPlan(plan)
+		plan.Status, plan.DecidedBy, plan.DecidedAt, plan.TokenID = db.PlanApproved, "bob", now, "t"
+		tx.ClosePlan(plan)
+		tx.RecordIntent(db.WriteIntent{Key: digest, RunID: run.ID, CallID: "0.1", Revision: 1, ArgumentsHash: digest, ApprovedBy: "bob", PolicyDigest: digest, RecordedAt: now})
+		tx.StartToolCall(run.ID, "0.1")
+		tx.RefuseApproval(run.ID, db.Refusal{CallID: "0.1", Code: agent.RefusedSignature})
 		tx.FinishToolCall(run.ID, "0.0", db.CallOutcome{Content: []byte("x"), ContentType: "text/plain", ResultHash: digest, Envelope: "x", StartedAt: time.Now()}, &recorded)
 		tx.ReserveDaily(db.Day(time.Now()), db.Amount{Tokens: 10}, db.Limits{})
 		return nil
@@ -331,6 +344,38 @@ func TestMigrateUpDownUp(t *testing.T) {
 		}
 	}
 	fill(t, dbtest.Open(t, url, db.Options{}), dbtest.Owner(t, url), "acme")
+}
+
+// TestMigrateKeepsRows goes back and forth over rows that only the newer schema
+// can hold.
+func TestMigrateKeepsRows(t *testing.T) {
+	t.Parallel()
+	d, url := dbtest.NewWithURL(t)
+	rows := dbtest.Owner(t, url)
+	fill(t, d, rows, "acme")
+	err := d.InTx(ctx, scopeOf("acme"), func(tx *db.Tx) error {
+		_, err := tx.CloseRun(ctx, "r", "no answer", 1)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := stdlib.OpenDB(*mustParse(t, url))
+	t.Cleanup(func() { _ = owner.Close() })
+	status := func(want string) {
+		t.Helper()
+		var got string
+		if err := rows.QueryRow(ctx, "SELECT status FROM tool_call WHERE call_id = '0.1'").Scan(&got); err != nil || got != want {
+			t.Fatalf("the write's call is %q, %v, want %s", got, err, want)
+		}
+	}
+	status("unknown")
+	for _, version := range []int64{1, db.SchemaVersion()} {
+		if err := db.MigrateTo(ctx, owner, version); err != nil {
+			t.Fatalf("to version %d: %v", version, err)
+		}
+		status("abandoned")
+	}
 }
 
 func TestMigrateAtTheSameTime(t *testing.T) {

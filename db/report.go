@@ -124,7 +124,12 @@ type RunReport struct {
 	Run         Run
 	Transitions []Transition
 	Steps       []StepReport
-	Totals      Totals
+	// Plans, Writes and Refusals are in the order of time. Plans have no
+	// Summary.
+	Plans    []WritePlan
+	Writes   []WriteIntent
+	Refusals []Refusal
+	Totals   Totals
 	// Answer is the text of the answer, empty unless the run succeeded.
 	Answer string
 }
@@ -182,6 +187,9 @@ func (db *DB) report(ctx context.Context, scope agent.Scope, id string, fromStep
 		transitions []dbsqlc.TransitionsOfRunRow
 		attempts    []dbsqlc.AttemptsOfRunRow
 		calls       []dbsqlc.ToolCallsOfRunRow
+		plans       []dbsqlc.PlansOfRunRow
+		intents     []dbsqlc.WriteIntent
+		refusals    []dbsqlc.RefusalsOfRunRow
 		totals      dbsqlc.RunTotalsRow
 		answer      *string
 		t           = scope.Tenant
@@ -191,6 +199,9 @@ func (db *DB) report(ctx context.Context, scope agent.Scope, id string, fromStep
 		one(db.q.TransitionsOfRun, dbsqlc.TransitionsOfRunParams{Tenant: t, RunID: id}, &transitions),
 		one(db.q.AttemptsOfRun, dbsqlc.AttemptsOfRunParams{Tenant: t, RunID: id, FromStep: int32(fromStep)}, &attempts),
 		one(db.q.ToolCallsOfRun, dbsqlc.ToolCallsOfRunParams{Tenant: t, RunID: id, FromStep: int32(fromStep)}, &calls),
+		one(db.q.PlansOfRun, dbsqlc.PlansOfRunParams{Tenant: t, RunID: id}, &plans),
+		one(db.q.IntentsOfRun, dbsqlc.IntentsOfRunParams{Tenant: t, RunID: id}, &intents),
+		one(db.q.RefusalsOfRun, dbsqlc.RefusalsOfRunParams{Tenant: t, RunID: id}, &refusals),
 		one(db.q.RunTotals, dbsqlc.RunTotalsParams{Tenant: t, RunID: id}, &totals),
 		maybe(db.q.GetAnswer, dbsqlc.GetAnswerParams{Tenant: t, RunID: id}, &answer),
 	)
@@ -239,6 +250,22 @@ func (db *DB) report(ctx context.Context, scope agent.Scope, id string, fromStep
 		}
 		s := step(row.Step)
 		s.Calls = append(s.Calls, c)
+	}
+	for _, row := range plans {
+		report.Plans = append(report.Plans, WritePlan{
+			RunID: id, CallID: row.CallID, Revision: int(row.Revision), Tool: row.Tool, ToolVersion: row.ToolVersion,
+			ArgumentsHash: row.ArgumentsHash, Resource: row.Resource, ResourceVersion: row.ResourceVersion,
+			Hash: row.Hash, PolicyDigest: row.PolicyDigest, Status: PlanStatus(row.Status), CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
+			DecidedBy: row.DecidedBy, DecidedAt: present(row.DecidedAt), TokenID: row.TokenID,
+		})
+	}
+	for _, row := range intents {
+		report.Writes = append(report.Writes, toWriteIntent(row))
+	}
+	for _, row := range refusals {
+		report.Refusals = append(report.Refusals, Refusal{
+			CallID: row.CallID, Code: agent.RefusalCode(row.Code), TokenID: row.TokenID, Approver: row.Approver, At: row.At,
+		})
 	}
 	for _, number := range slices.Sorted(maps.Keys(steps)) {
 		report.Steps = append(report.Steps, *steps[number])

@@ -38,6 +38,9 @@ type Run struct {
 	// StartedAt and EndedAt are zero until then.
 	StartedAt time.Time
 	EndedAt   time.Time
+	// WaitingSince is when the run began to wait for a person, zero unless it
+	// does.
+	WaitingSince time.Time
 
 	// Version counts the transitions.
 	Version int
@@ -47,6 +50,15 @@ type Run struct {
 
 // Superseded reports whether a newer generation of the conversation has begun.
 func (r Run) Superseded() bool { return r.Generation != r.CurrentGeneration }
+
+// DeadlineAt is the run's deadline if its wait for a person ended at now: a run
+// that waits does not use up its time.
+func (r Run) DeadlineAt(now time.Time) time.Time {
+	if r.WaitingSince.IsZero() || !now.After(r.WaitingSince) {
+		return r.Deadline
+	}
+	return r.Deadline.Add(now.Sub(r.WaitingSince)).Truncate(time.Microsecond)
+}
 
 // OpenRun is a run of a conversation that has not ended.
 type OpenRun struct {
@@ -145,20 +157,35 @@ type Move struct {
 	AnswerID string
 	// Step and ToolCalls are the totals at an end.
 	Step, ToolCalls int
+	// At is when a wait for a person begins or ends. Zero means now.
+	At time.Time
 }
 
 // MoveRun queues a change of status from the one in which r was read. It
 // returns an *agent.TransitionError if the table of moves does not have it. If
-// somebody else moved the run since, the transaction fails with ErrConflict.
+// somebody else moved the run since, the transaction fails with ErrConflict. A
+// run that goes on after waiting for a person has a later deadline: see
+// Run.DeadlineAt.
 func (tx *Tx) MoveRun(r Run, m Move) error {
 	if !r.Status.CanBecome(m.To) {
 		return &agent.TransitionError{From: r.Status, To: m.To}
+	}
+	if m.At.IsZero() {
+		m.At = time.Now()
+	}
+	deadline, waiting := r.Deadline, time.Time{}
+	switch {
+	case m.To == agent.StatusWaitingConfirmation:
+		waiting = m.At
+	case m.To == agent.StatusRunning:
+		deadline = r.DeadlineAt(m.At)
 	}
 	tx.write(exec(tx.q.MoveRun, dbsqlc.MoveRunParams{
 		Tenant: tx.scope.Tenant, ID: r.ID, FromStatus: string(r.Status), ToStatus: string(m.To),
 		Version: int32(r.Version), NextVersion: int32(r.Version + 1),
 		Reason: optional(string(m.Reason)), Detail: m.Detail, AnswerMessageID: optional(m.AnswerID),
 		Step: int32(m.Step), ToolCalls: int32(m.ToolCalls), Terminal: m.To.Terminal(),
+		Deadline: deadline, WaitingSince: optional(waiting),
 	}))
 	return nil
 }
@@ -171,11 +198,15 @@ type EndState struct {
 	// ToolCalls counts all calls that were carried out.
 	ToolCalls int
 	Answered  bool
+	// UnknownWrites counts the writes of which nobody knows whether they
+	// happened.
+	UnknownWrites int
 }
 
 // CloseRun holds the run against other changes of its status, ends what is still
 // open in it, and reads what it amounts to: open attempts are lost and billed at
-// what they reserved, open tool calls are abandoned. In a run that has ended
+// what they reserved, open tool calls are abandoned, plans that wait are
+// withdrawn, and writes without an outcome are unknown. In a run that has ended
 // nothing is open. Answered says whether the message answerID is stored; Actions
 // are the newest maxActions, in order. ErrNotFound if the scope has no such run.
 func (tx *Tx) CloseRun(ctx context.Context, runID, answerID string, maxActions int) (EndState, error) {
@@ -186,11 +217,15 @@ func (tx *Tx) CloseRun(ctx context.Context, runID, answerID string, maxActions i
 		calls  []dbsqlc.CompletedCallsRow
 
 		answered bool
+		unknown  int64
 	)
 	err := tx.read(ctx,
 		one(tx.q.LockRun, dbsqlc.LockRunParams{Tenant: tenant, ID: runID}, &run),
 		one(tx.q.HasMessage, dbsqlc.HasMessageParams{Tenant: tenant, ID: answerID}, &answered),
 		exec(tx.q.LoseOpenAttempts, dbsqlc.LoseOpenAttemptsParams{Tenant: tenant, RunID: runID}),
+		exec(tx.q.WithdrawWritePlans, dbsqlc.WithdrawWritePlansParams{Tenant: tenant, RunID: runID}),
+		exec(tx.q.GiveUpWriteIntents, dbsqlc.GiveUpWriteIntentsParams{Tenant: tenant, RunID: runID}),
+		one(tx.q.CountUnknownWrites, dbsqlc.CountUnknownWritesParams{Tenant: tenant, RunID: runID}, &unknown),
 		exec(tx.q.AbandonToolCalls, dbsqlc.AbandonToolCallsParams{Tenant: tenant, RunID: runID}),
 		one(tx.q.RunTotals, dbsqlc.RunTotalsParams{Tenant: tenant, RunID: runID}, &totals),
 		one(tx.q.CompletedCalls, dbsqlc.CompletedCallsParams{Tenant: tenant, RunID: runID, MaxCalls: int32(maxActions)}, &calls),
@@ -198,7 +233,7 @@ func (tx *Tx) CloseRun(ctx context.Context, runID, answerID string, maxActions i
 	if err != nil {
 		return EndState{}, fmt.Errorf("close run: %w", err)
 	}
-	state := EndState{Run: toRun(run.Run, run.CurrentGeneration), Totals: toTotals(totals), Answered: answered}
+	state := EndState{Run: toRun(run.Run, run.CurrentGeneration), Totals: toTotals(totals), Answered: answered, UnknownWrites: int(unknown)}
 	if state.Run.Scope != tx.scope {
 		return EndState{}, fmt.Errorf("close run: %w", ErrNotFound)
 	}
@@ -224,7 +259,7 @@ func toRun(row dbsqlc.Run, currentGeneration int64) Run {
 		},
 		Deadline: row.Deadline.UTC(), WorkflowID: row.WorkflowID, RequestHash: row.RequestHash,
 		QuestionID: row.QuestionMessageID, AnswerID: present(row.AnswerMessageID),
-		CreatedAt: row.CreatedAt, StartedAt: present(row.StartedAt), EndedAt: present(row.EndedAt),
+		CreatedAt: row.CreatedAt, StartedAt: present(row.StartedAt), EndedAt: present(row.EndedAt), WaitingSince: present(row.WaitingSince),
 		Version: int(row.Version), CurrentGeneration: currentGeneration,
 	}
 }

@@ -23,6 +23,8 @@ const (
 	CallFailed    CallStatus = "failed"
 	// CallAbandoned: the run ended before the call had an outcome.
 	CallAbandoned CallStatus = "abandoned"
+	// CallUnknown: the run ended and nobody knows whether the effect happened.
+	CallUnknown CallStatus = "unknown"
 )
 
 // ToolCall is one call that the model proposed.
@@ -89,15 +91,19 @@ func (db *DB) ToolCall(ctx context.Context, scope agent.Scope, runID, callID str
 	if r.Scope != scope {
 		return Run{}, ToolCall{}, fmt.Errorf("load tool call: %w", ErrNotFound)
 	}
+	return r, toToolCall(call), nil
+}
+
+func toToolCall(row dbsqlc.GetToolCallRow) ToolCall {
 	c := ToolCall{
-		ID: call.CallID, Step: int(call.Step), Index: int(call.Idx), Tool: call.Tool, ToolVersion: call.ToolVersion, Risk: call.Risk,
-		Arguments: call.Arguments, ArgumentsHash: call.ArgumentsHash, Status: CallStatus(call.Status),
-		ResultHash: call.ResultHash, Executions: int(call.Executions),
+		ID: row.CallID, Step: int(row.Step), Index: int(row.Idx), Tool: row.Tool, ToolVersion: row.ToolVersion, Risk: row.Risk,
+		Arguments: row.Arguments, ArgumentsHash: row.ArgumentsHash, Status: CallStatus(row.Status),
+		ResultHash: row.ResultHash, Executions: int(row.Executions),
 	}
-	if call.ErrorCode != "" {
-		c.Error = &agent.ToolError{Code: agent.ToolErrorCode(call.ErrorCode), Hash: call.ErrorHash}
+	if row.ErrorCode != "" {
+		c.Error = &agent.ToolError{Code: agent.ToolErrorCode(row.ErrorCode), Hash: row.ErrorHash}
 	}
-	return r, c, nil
+	return c
 }
 
 // StartToolCall queues the mark that a call is being executed.

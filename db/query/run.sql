@@ -62,11 +62,13 @@ SELECT pg_advisory_xact_lock(hashtextextended('fairlead.admission:' || @tenant::
 -- name: AdmitRun :one
 -- Moves a queued run to running if tenant and user have a free slot; says
 -- whether it did. A run that outlived its deadline by the grace holds no slot:
--- its workflow was terminated from outside.
+-- its workflow was terminated from outside. Nor does one that waits for a
+-- person: it uses nothing, and when it goes on it is not held up, so that the
+-- limit can be passed by what people confirm at the same time.
 WITH active AS (
     SELECT count(*) AS of_tenant, count(*) FILTER (WHERE a.user_id = @user_id) AS of_user
     FROM run a
-    WHERE a.tenant = @tenant AND a.status IN ('running', 'waiting_confirmation')
+    WHERE a.tenant = @tenant AND a.status = 'running'
       AND a.deadline > now() - make_interval(secs => @grace_seconds::float8)
 ), admitted AS (
     UPDATE run
@@ -89,6 +91,7 @@ WITH moved AS (
     UPDATE run
     SET status = @to_status, reason = sqlc.narg('reason'), detail = @detail, step = @step, tool_calls = @tool_calls,
         answer_message_id = sqlc.narg('answer_message_id'), version = version + 1,
+        deadline = @deadline, waiting_since = sqlc.narg('waiting_since'),
         ended_at = CASE WHEN @terminal::boolean THEN now() END
     WHERE run.tenant = @tenant AND run.id = @id AND run.status = @from_status::text AND run.version = @version
 )

@@ -21,7 +21,7 @@ WITH finished AS (
     SET status = @status, error_code = @error_code, error_hash = @error_hash, envelope = @envelope::text, result_hash = @result_hash,
         executions = GREATEST(executions, 1), started_at = coalesce(started_at, @started_at::timestamptz), ended_at = now()
     WHERE tool_call.tenant = @tenant AND tool_call.run_id = @run_id AND tool_call.call_id = @call_id
-      AND tool_call.status IN ('proposed', 'running')
+      AND tool_call.status IN ('proposed', 'running', 'unknown')
     RETURNING tool_call.tenant, tool_call.run_id, tool_call.call_id
 ), stored AS (
     INSERT INTO tool_result (tenant, run_id, call_id, content, content_type, hash)
@@ -31,9 +31,15 @@ WITH finished AS (
 SELECT EXISTS (SELECT 1 FROM finished)::boolean AS recorded;
 
 -- name: AbandonToolCalls :exec
-UPDATE tool_call
-SET status = 'abandoned', ended_at = now()
-WHERE tenant = @tenant AND run_id = @run_id AND status IN ('proposed', 'running');
+-- A call whose effect may have happened is not abandoned but unknown, and one
+-- that an operator settled is what the operator said.
+UPDATE tool_call c
+SET ended_at = now(), status = coalesce((
+        SELECT CASE i.outcome WHEN 'performed' THEN 'succeeded' WHEN 'not_performed' THEN 'failed' ELSE 'unknown' END
+        FROM write_intent i
+        WHERE i.tenant = c.tenant AND i.run_id = c.run_id AND i.call_id = c.call_id
+    ), 'abandoned')
+WHERE c.tenant = @tenant AND c.run_id = @run_id AND c.status IN ('proposed', 'running');
 
 -- name: TranscriptCalls :many
 SELECT step, idx, provider_call_id, tool, envelope
@@ -42,10 +48,11 @@ WHERE tenant = @tenant AND run_id = @run_id AND step < @step AND step >= @from_s
 ORDER BY step, idx;
 
 -- name: CompletedCalls :many
--- The newest calls that were carried out, newest first, with the count of all.
-SELECT call_id, tool, error_code, count(*) OVER () AS total
+-- The newest calls that were carried out or may have been, newest first, with
+-- the count of all.
+SELECT call_id, tool, (CASE status WHEN 'unknown' THEN 'outcome_unknown' ELSE error_code END)::text AS error_code, count(*) OVER () AS total
 FROM tool_call
-WHERE tenant = @tenant AND run_id = @run_id AND status IN ('succeeded', 'failed')
+WHERE tenant = @tenant AND run_id = @run_id AND status IN ('succeeded', 'failed', 'unknown')
 ORDER BY step DESC, idx DESC
 LIMIT @max_calls;
 

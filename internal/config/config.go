@@ -4,8 +4,9 @@
 //
 // Every key of the file is also a variable: database.url is
 // FAIRLEAD_DATABASE_URL. Secrets come from the environment only; a file that
-// seems to hold one is refused. The package imports viper and Temporal's
-// envconfig, and is called by the mains and by worker/host.
+// seems to hold one is refused. The package imports viper, Temporal's envconfig
+// and approval for the form of its keys, and is called by the mains and by
+// worker/host.
 package config
 
 import (
@@ -23,6 +24,7 @@ import (
 	"github.com/spf13/viper"
 
 	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/approval"
 )
 
 // DefaultFile is read when it exists and no other file was named.
@@ -53,14 +55,18 @@ type Config struct {
 	// Definitions is a directory of agent definitions to serve beside those
 	// that are compiled in; empty means none.
 	Definitions string `mapstructure:"definitions"`
+	// Policies is a directory with *.cedar files and entities.json; empty means
+	// the built-in policies. Workers and approvers' programs need the same ones.
+	Policies string `mapstructure:"policies"`
 	// Model replaces the model of every definition: a name of the catalogue, or
 	// PROVIDER:NAME for a model that it does not list. Empty replaces nothing.
 	Model       string      `mapstructure:"model"`
 	Limits      Limits      `mapstructure:"limits"`
 	Concurrency Concurrency `mapstructure:"concurrency"`
 
-	// OpenAI and Temporal are never read from the file.
+	// OpenAI, Approval and Temporal are never read from the file.
 	OpenAI   OpenAI   `mapstructure:"-"`
+	Approval Approval `mapstructure:"-"`
 	Temporal Temporal `mapstructure:"-"`
 
 	// File is the configuration file that was read, empty if none.
@@ -122,6 +128,23 @@ type OpenAI struct {
 // or the address of a compatible server.
 func (o OpenAI) Configured() bool { return o.APIKey != "" || o.BaseURL != "" }
 
+// Approval are the keys of package approval. Whoever holds Key can approve
+// writes: it belongs to approvers' programs, and never to a worker.
+type Approval struct {
+	// Key is the private key in approvers' programs (FAIRLEAD_APPROVAL_KEY), empty
+	// or well-formed.
+	Key Secret
+	// PublicKeys are what workers believe (FAIRLEAD_APPROVAL_PUBLIC_KEYS, separated
+	// by commas). Without any, no write is ever confirmed.
+	PublicKeys []string
+}
+
+// Keys of Approval, which name them in errors and give their variables.
+const (
+	keyApprovalKey        = "approval.key"
+	keyApprovalPublicKeys = "approval.public_keys"
+)
+
 // Secret is a string that prints itself as "(set)". Value gives the text.
 type Secret string
 
@@ -174,6 +197,7 @@ func defaults() map[string]any {
 		"workflow_cache":                2000,
 		"catalogue":                     "",
 		"definitions":                   "",
+		"policies":                      "",
 		"model":                         "",
 		"limits.max_running":            100,
 		"limits.max_running_per_user":   20,
@@ -247,6 +271,12 @@ func Load(source Source) (Config, error) {
 		return Config{}, decodeError(err)
 	}
 	c.OpenAI = OpenAI{APIKey: Secret(source.env("OPENAI_API_KEY")), BaseURL: source.env("OPENAI_BASE_URL")}
+	c.Approval.Key = Secret(source.env(Variable(keyApprovalKey)))
+	if list := source.env(Variable(keyApprovalPublicKeys)); list != "" {
+		for text := range strings.SplitSeq(list, ",") {
+			c.Approval.PublicKeys = append(c.Approval.PublicKeys, strings.TrimSpace(text))
+		}
+	}
 	if err := c.validate(); err != nil {
 		return Config{}, err
 	}
@@ -293,6 +323,20 @@ func (c Config) validate() error {
 	if c.ShutdownGrace < time.Second || c.ShutdownGrace > 10*time.Minute {
 		refuse("shutdown_grace", "%s is not between 1s and 10m", c.ShutdownGrace)
 	}
+	if key := c.Approval.Key.Value(); key != "" {
+		if _, err := approval.ParseKey(key); err != nil {
+			refuse(keyApprovalKey, "%v", err)
+		}
+	}
+	for i, text := range c.Approval.PublicKeys {
+		// Both kinds of key look alike; the values are not repeated because one may
+		// be the private key.
+		if err := approval.CheckPublicKey(text); err != nil {
+			refuse(keyApprovalPublicKeys, "entry %d: %v", i+1, err)
+		} else if text == c.Approval.Key.Value() {
+			refuse(keyApprovalPublicKeys, "entry %d is the private key of %s; put the public key here, and make a new pair if a worker saw the private one", i+1, Variable(keyApprovalKey))
+		}
+	}
 	atLeast("workflow_cache", int64(c.WorkflowCache), 0)
 	atLeast("database.max_conns", int64(c.Database.MaxConns), 1)
 	atLeast("limits.max_running", int64(c.Limits.MaxRunning), 0)
@@ -332,6 +376,7 @@ func (c Config) Redacted() Config {
 	c.Database.URL = redactURL(c.Database.URL)
 	c.OpenAI.APIKey = Secret(c.OpenAI.APIKey.String())
 	c.OpenAI.BaseURL = redactURL(c.OpenAI.BaseURL)
+	c.Approval.Key = Secret(c.Approval.Key.String())
 	c.Temporal = c.Temporal.redacted()
 	return c
 }

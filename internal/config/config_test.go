@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/internal/config"
 )
 
@@ -108,6 +110,9 @@ func TestFileRefused(t *testing.T) {
 		"api key":            {"openai:\n  api_key: " + canary + "\n", "looks like a secret"},
 		"camel api key":      {"openaiApiKey: " + canary + "\n", "looks like a secret"},
 		"password":           {"database:\n  password: " + canary + "\n", "looks like a secret"},
+		"approval key":       {"approval:\n  key: " + canary + "\n", "looks like a secret"},
+		"approval key, flat": {"approval_key: " + canary + "\n", "looks like a secret"},
+		"public keys":        {"approval:\n  public_keys: " + canary + "\n", "set FAIRLEAD_APPROVAL_PUBLIC_KEYS"},
 		"client secret":      {"client-secret: " + canary + "\n", "looks like a secret"},
 		"password in URL":    {"database:\n  url: postgres://u:" + canary + "@h/d\n", "FAIRLEAD_DATABASE_URL"},
 		"password in query":  {"database:\n  url: postgres://u@h/d?password=" + canary + "\n", "holds a password"},
@@ -171,6 +176,53 @@ func TestValuesRefused(t *testing.T) {
 				t.Errorf("the error repeats the secret: %q", err)
 			}
 		})
+	}
+}
+
+func TestApproval(t *testing.T) {
+	t.Parallel()
+	first, second := approval.NewKey(), approval.NewKey()
+	load := func(key, public string) (config.Config, error) {
+		return load(t, "policies: /etc/fairlead/policies\n", map[string]string{"FAIRLEAD_APPROVAL_KEY": key, "FAIRLEAD_APPROVAL_PUBLIC_KEYS": public})
+	}
+	c, err := load(first.Encode(), first.Public()+" , "+second.Public())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Approval.Key.Value() != first.Encode() || !slices.Equal(c.Approval.PublicKeys, []string{first.Public(), second.Public()}) || c.Policies != "/etc/fairlead/policies" {
+		t.Errorf("%+v, policies %q", c.Approval, c.Policies)
+	}
+	if text := fmt.Sprintf("%+v %#v", c.Approval, c.Approval); strings.Contains(text, first.Encode()) {
+		t.Errorf("the key prints itself: %s", text)
+	}
+	encoded, err := json.Marshal(c.Redacted())
+	if err != nil || strings.Contains(string(encoded), first.Encode()) || !strings.Contains(string(encoded), first.Public()) {
+		t.Errorf("redacted: %s, %v", encoded, err)
+	}
+	if redacted := c.Redacted().Approval.Key.Value(); redacted != "(set)" {
+		t.Errorf("redacted key: %q", redacted)
+	}
+	if c, err := load("", ""); err != nil || c.Approval.Key != "" || c.Approval.PublicKeys != nil {
+		t.Errorf("nothing is set: %+v, %v", c.Approval, err)
+	}
+	for name, test := range map[string]struct{ key, public, want string }{
+		"no base64":       {"hunter2canary", "", "FAIRLEAD_APPROVAL_KEY"},
+		"a short key":     {first.Encode()[:40], "", "starter approval-key"},
+		"no public key":   {"", "hunter2canary", "entry 1"},
+		"an empty entry":  {"", first.Public() + ",", "entry 2"},
+		"another kind":    {"", first.Public() + "," + second.Public()[:40], "entry 2"},
+		"the private key": {first.Encode(), second.Public() + "," + first.Encode(), "entry 2 is the private key"},
+	} {
+		_, err := load(test.key, test.public)
+		if err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q in it", name, err, test.want)
+			continue
+		}
+		for _, secret := range []string{"hunter2canary", first.Encode()[:40]} {
+			if strings.Contains(err.Error(), secret) {
+				t.Errorf("%s: the error repeats the value: %v", name, err)
+			}
+		}
 	}
 }
 

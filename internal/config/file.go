@@ -53,6 +53,9 @@ func checkFile(name string, read *viper.Viper) error {
 		}
 	}
 	for _, key := range keys {
+		if plainKey(key) == plainKey(keyApprovalPublicKeys) {
+			return fmt.Errorf("configuration file %s: %q is read from the environment only, take it out of the file and set %s", name, key, Variable(keyApprovalPublicKeys))
+		}
 		if !slices.Contains(known, key) {
 			return fmt.Errorf("configuration file %s: unknown key %q; the keys are %s", name, key, strings.Join(known, ", "))
 		}
@@ -83,13 +86,18 @@ func holdsPassword(value string) bool {
 // looksSecret matches names of secrets, however they are joined: api_key,
 // apiKey, API-KEY. "tokens" alone is a count here and everywhere in fairlead.
 func looksSecret(key string) bool {
-	plain := strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(key))
-	for _, word := range []string{"apikey", "password", "passwd", "passphrase", "secret", "accesstoken", "authtoken", "bearer", "credential", "privatekey"} {
+	plain := plainKey(key)
+	for _, word := range []string{"apikey", "approvalkey", "password", "passwd", "passphrase", "secret", "accesstoken", "authtoken", "bearer", "credential", "privatekey"} {
 		if strings.Contains(plain, word) {
 			return true
 		}
 	}
 	return false
+}
+
+// plainKey is a key without case and joints.
+func plainKey(key string) string {
+	return strings.NewReplacer("_", "", "-", "", ".", "", " ", "").Replace(strings.ToLower(key))
 }
 
 // strict turns off the conversions that would hide a mistake: 2.5 as the whole

@@ -16,6 +16,17 @@ type AgentDefinition struct {
 	CreatedAt time.Time
 }
 
+type ApprovalRefusal struct {
+	Tenant   string
+	ID       int64
+	RunID    string
+	CallID   string
+	Code     string
+	TokenID  string
+	Approver string
+	At       time.Time
+}
+
 type Conversation struct {
 	Tenant      string
 	ID          string
@@ -116,6 +127,7 @@ type Run struct {
 	CreatedAt         time.Time
 	StartedAt         *time.Time
 	EndedAt           *time.Time
+	WaitingSince      *time.Time
 }
 
 type RunTransition struct {
@@ -169,4 +181,45 @@ type ToolResult struct {
 	ContentType string
 	Hash        string
 	CreatedAt   time.Time
+}
+
+type WriteIntent struct {
+	Tenant        string
+	Key           string
+	RunID         string
+	CallID        string
+	Revision      int32
+	ArgumentsHash string
+	ApprovedBy    string
+	PolicyDigest  string
+	Outcome       string
+	ResolvedBy    string
+	SettledBy     string
+	SettledNote   string
+	Sends         int32
+	RecordedAt    time.Time
+	SentAt        time.Time
+	ResolvedAt    *time.Time
+}
+
+type WritePlan struct {
+	Tenant          string
+	RunID           string
+	CallID          string
+	Revision        int32
+	Tool            string
+	ToolVersion     string
+	ArgumentsHash   string
+	Resource        string
+	ResourceVersion string
+	Summary         string
+	Hash            string
+	Nonce           string
+	PolicyDigest    string
+	Status          string
+	CreatedAt       time.Time
+	ExpiresAt       time.Time
+	DecidedBy       string
+	DecidedAt       *time.Time
+	TokenID         string
 }

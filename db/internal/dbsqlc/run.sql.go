@@ -14,7 +14,7 @@ const admitRun = `-- name: AdmitRun :one
 WITH active AS (
     SELECT count(*) AS of_tenant, count(*) FILTER (WHERE a.user_id = $1) AS of_user
     FROM run a
-    WHERE a.tenant = $2 AND a.status IN ('running', 'waiting_confirmation')
+    WHERE a.tenant = $2 AND a.status = 'running'
       AND a.deadline > now() - make_interval(secs => $3::float8)
 ), admitted AS (
     UPDATE run
@@ -42,7 +42,9 @@ type AdmitRunParams struct {
 
 // Moves a queued run to running if tenant and user have a free slot; says
 // whether it did. A run that outlived its deadline by the grace holds no slot:
-// its workflow was terminated from outside.
+// its workflow was terminated from outside. Nor does one that waits for a
+// person: it uses nothing, and when it goes on it is not held up, so that the
+// limit can be passed by what people confirm at the same time.
 func (q *Queries) AdmitRun(ctx context.Context, db DBTX, arg AdmitRunParams) (bool, error) {
 	row := db.QueryRow(ctx, admitRun,
 		arg.UserID,
@@ -58,7 +60,7 @@ func (q *Queries) AdmitRun(ctx context.Context, db DBTX, arg AdmitRunParams) (bo
 }
 
 const getRun = `-- name: GetRun :one
-SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, c.generation AS current_generation
+SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, c.generation AS current_generation
 FROM run r
 JOIN conversation c ON c.tenant = r.tenant AND c.id = r.conversation_id
 WHERE r.tenant = $1 AND r.id = $2
@@ -108,6 +110,7 @@ func (q *Queries) GetRun(ctx context.Context, db DBTX, arg GetRunParams) (GetRun
 		&i.Run.CreatedAt,
 		&i.Run.StartedAt,
 		&i.Run.EndedAt,
+		&i.Run.WaitingSince,
 		&i.CurrentGeneration,
 	)
 	return i, err
@@ -187,7 +190,7 @@ func (q *Queries) LockAdmission(ctx context.Context, db DBTX, tenant string) err
 }
 
 const lockRun = `-- name: LockRun :one
-SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, c.generation AS current_generation
+SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, c.generation AS current_generation
 FROM run r
 JOIN conversation c ON c.tenant = r.tenant AND c.id = r.conversation_id
 WHERE r.tenant = $1 AND r.id = $2
@@ -239,6 +242,7 @@ func (q *Queries) LockRun(ctx context.Context, db DBTX, arg LockRunParams) (Lock
 		&i.Run.CreatedAt,
 		&i.Run.StartedAt,
 		&i.Run.EndedAt,
+		&i.Run.WaitingSince,
 		&i.CurrentGeneration,
 	)
 	return i, err
@@ -294,8 +298,9 @@ WITH moved AS (
     UPDATE run
     SET status = $5, reason = $6, detail = $7, step = $8, tool_calls = $9,
         answer_message_id = $10, version = version + 1,
-        ended_at = CASE WHEN $11::boolean THEN now() END
-    WHERE run.tenant = $1 AND run.id = $2 AND run.status = $4::text AND run.version = $12
+        deadline = $11, waiting_since = $12,
+        ended_at = CASE WHEN $13::boolean THEN now() END
+    WHERE run.tenant = $1 AND run.id = $2 AND run.status = $4::text AND run.version = $14
 )
 INSERT INTO run_transition (tenant, run_id, seq, from_status, to_status, reason)
 VALUES ($1, $2, $3, $4::text, $5, $6)
@@ -312,6 +317,8 @@ type MoveRunParams struct {
 	Step            int32
 	ToolCalls       int32
 	AnswerMessageID *string
+	Deadline        time.Time
+	WaitingSince    *time.Time
 	Terminal        bool
 	Version         int32
 }
@@ -330,6 +337,8 @@ func (q *Queries) MoveRun(ctx context.Context, db DBTX, arg MoveRunParams) error
 		arg.Step,
 		arg.ToolCalls,
 		arg.AnswerMessageID,
+		arg.Deadline,
+		arg.WaitingSince,
 		arg.Terminal,
 		arg.Version,
 	)
@@ -375,7 +384,7 @@ func (q *Queries) OpenRuns(ctx context.Context, db DBTX, arg OpenRunsParams) ([]
 }
 
 const shareRun = `-- name: ShareRun :one
-SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, c.generation AS current_generation
+SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, c.generation AS current_generation
 FROM run r
 JOIN conversation c ON c.tenant = r.tenant AND c.id = r.conversation_id
 WHERE r.tenant = $1 AND r.id = $2
@@ -427,6 +436,7 @@ func (q *Queries) ShareRun(ctx context.Context, db DBTX, arg ShareRunParams) (Sh
 		&i.Run.CreatedAt,
 		&i.Run.StartedAt,
 		&i.Run.EndedAt,
+		&i.Run.WaitingSince,
 		&i.CurrentGeneration,
 	)
 	return i, err

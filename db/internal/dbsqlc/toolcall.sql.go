@@ -11,9 +11,13 @@ import (
 )
 
 const abandonToolCalls = `-- name: AbandonToolCalls :exec
-UPDATE tool_call
-SET status = 'abandoned', ended_at = now()
-WHERE tenant = $1 AND run_id = $2 AND status IN ('proposed', 'running')
+UPDATE tool_call c
+SET ended_at = now(), status = coalesce((
+        SELECT CASE i.outcome WHEN 'performed' THEN 'succeeded' WHEN 'not_performed' THEN 'failed' ELSE 'unknown' END
+        FROM write_intent i
+        WHERE i.tenant = c.tenant AND i.run_id = c.run_id AND i.call_id = c.call_id
+    ), 'abandoned')
+WHERE c.tenant = $1 AND c.run_id = $2 AND c.status IN ('proposed', 'running')
 `
 
 type AbandonToolCallsParams struct {
@@ -21,15 +25,17 @@ type AbandonToolCallsParams struct {
 	RunID  string
 }
 
+// A call whose effect may have happened is not abandoned but unknown, and one
+// that an operator settled is what the operator said.
 func (q *Queries) AbandonToolCalls(ctx context.Context, db DBTX, arg AbandonToolCallsParams) error {
 	_, err := db.Exec(ctx, abandonToolCalls, arg.Tenant, arg.RunID)
 	return err
 }
 
 const completedCalls = `-- name: CompletedCalls :many
-SELECT call_id, tool, error_code, count(*) OVER () AS total
+SELECT call_id, tool, (CASE status WHEN 'unknown' THEN 'outcome_unknown' ELSE error_code END)::text AS error_code, count(*) OVER () AS total
 FROM tool_call
-WHERE tenant = $1 AND run_id = $2 AND status IN ('succeeded', 'failed')
+WHERE tenant = $1 AND run_id = $2 AND status IN ('succeeded', 'failed', 'unknown')
 ORDER BY step DESC, idx DESC
 LIMIT $3
 `
@@ -47,7 +53,8 @@ type CompletedCallsRow struct {
 	Total     int64
 }
 
-// The newest calls that were carried out, newest first, with the count of all.
+// The newest calls that were carried out or may have been, newest first, with
+// the count of all.
 func (q *Queries) CompletedCalls(ctx context.Context, db DBTX, arg CompletedCallsParams) ([]CompletedCallsRow, error) {
 	rows, err := db.Query(ctx, completedCalls, arg.Tenant, arg.RunID, arg.MaxCalls)
 	if err != nil {
@@ -79,7 +86,7 @@ WITH finished AS (
     SET status = $1, error_code = $2, error_hash = $3, envelope = $4::text, result_hash = $5,
         executions = GREATEST(executions, 1), started_at = coalesce(started_at, $6::timestamptz), ended_at = now()
     WHERE tool_call.tenant = $7 AND tool_call.run_id = $8 AND tool_call.call_id = $9
-      AND tool_call.status IN ('proposed', 'running')
+      AND tool_call.status IN ('proposed', 'running', 'unknown')
     RETURNING tool_call.tenant, tool_call.run_id, tool_call.call_id
 ), stored AS (
     INSERT INTO tool_result (tenant, run_id, call_id, content, content_type, hash)
