@@ -24,15 +24,17 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/definition"
+	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/authz"
 	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/tool"
 )
 
-// Config is what the activities are made of. DB, Models, Tools and Definitions
-// are required.
+// Config is what the activities are made of. Store, Models, Tools and
+// Definitions are required.
 type Config struct {
-	DB          *db.DB
+	Store       Store
 	Models      *model.Resolver
 	Tools       *tool.Registry
 	Definitions *definition.Set
@@ -46,6 +48,13 @@ type Config struct {
 	// HistoryMessages is how many earlier messages of the conversation a model
 	// call looks back on. Zero means 40.
 	HistoryMessages int
+	// Policies decide who may do what. Nil means the built-in ones.
+	Policies *authz.Policies
+	// Approvals verifies the tokens by which people confirm writes. Nil knows no
+	// key: every approval is refused.
+	Approvals *approval.Verifier
+	// Now is the clock; nil is time.Now. Tests that skip time set it.
+	Now func() time.Time
 }
 
 // Limits bound every tenant and each of its users. Zero is no limit.
@@ -75,7 +84,7 @@ func (l Limits) stored() db.Limits {
 // Runs has the activities of an AgentRun as methods. It is safe for concurrent
 // use.
 type Runs struct {
-	db              *db.DB
+	store           Store
 	models          *model.Resolver
 	tools           *tool.Registry
 	definitions     *definition.Set
@@ -83,6 +92,9 @@ type Runs struct {
 	log             *zap.Logger
 	shutdownGrace   time.Duration
 	historyMessages int
+	policies        *authz.Policies
+	approvals       *approval.Verifier
+	now             func() time.Time
 
 	// pinned caches definitions by digest, which names their content for ever.
 	pinned sync.Map
@@ -90,13 +102,15 @@ type Runs struct {
 	// same time; across processes the database does.
 	actions flights[attemptKey, agent.Action]
 	reads   flights[callKey, agent.ToolOutcome]
+	plans   flights[callKey, agent.PreparedWrite]
+	writes  flights[callKey, agent.WriteOutcome]
 }
 
 // New returns the activities, or an error that names what is missing.
 func New(c Config) (*Runs, error) {
 	switch {
-	case c.DB == nil:
-		return nil, errors.New("activities: DB is missing")
+	case c.Store == nil:
+		return nil, errors.New("activities: Store is missing")
 	case c.Models == nil:
 		return nil, errors.New("activities: Models is missing")
 	case c.Tools == nil:
@@ -107,8 +121,15 @@ func New(c Config) (*Runs, error) {
 		return nil, errors.New("activities: ShutdownGrace and HistoryMessages must not be negative")
 	}
 	r := &Runs{
-		db: c.DB, models: c.Models, tools: c.Tools, definitions: c.Definitions, limits: c.Limits.stored(),
+		store: c.Store, models: c.Models, tools: c.Tools, definitions: c.Definitions, limits: c.Limits.stored(),
 		log: c.Log, shutdownGrace: c.ShutdownGrace, historyMessages: c.HistoryMessages,
+		policies: c.Policies, approvals: c.Approvals, now: c.Now,
+	}
+	if r.policies == nil {
+		r.policies = authz.Default()
+	}
+	if r.now == nil {
+		r.now = time.Now
 	}
 	if r.log == nil {
 		r.log = zap.NewNop()
@@ -133,10 +154,15 @@ type Registry interface {
 // Register registers every activity under its name in package agent.
 func (r *Runs) Register(registry Registry) {
 	for name, method := range map[string]any{
-		agent.ActivityBeginRun:   r.BeginRun,
-		agent.ActivityNextAction: r.NextAction,
-		agent.ActivityReadTool:   r.ReadTool,
-		agent.ActivityEndRun:     r.EndRun,
+		agent.ActivityBeginRun:        r.BeginRun,
+		agent.ActivityNextAction:      r.NextAction,
+		agent.ActivityReadTool:        r.ReadTool,
+		agent.ActivityPrepareWrite:    r.PrepareWrite,
+		agent.ActivityCommitWrite:     r.CommitWrite,
+		agent.ActivityResolveWrite:    r.ResolveWrite,
+		agent.ActivityExpirePlan:      r.ExpirePlan,
+		agent.ActivityRefuseApprovals: r.RefuseApprovals,
+		agent.ActivityEndRun:          r.EndRun,
 	} {
 		registry.RegisterActivityWithOptions(method, activity.RegisterOptions{Name: name})
 	}
@@ -148,7 +174,7 @@ func (r *Runs) definition(ctx context.Context, digest string) (definition.Defini
 	if d, ok := r.pinned.Load(digest); ok {
 		return d.(definition.Definition), nil
 	}
-	body, err := r.db.DefinitionBody(ctx, digest)
+	body, err := r.store.DefinitionBody(ctx, digest)
 	if err != nil {
 		return definition.Definition{}, fmt.Errorf("load definition: %w", err)
 	}

@@ -71,9 +71,9 @@ func (r *Runs) begin(ctx context.Context, in agent.BeginRunInput) (agent.BeginRu
 		admitted bool
 		isNew    bool
 	)
-	err = r.db.InTx(ctx, req.Scope(), func(tx *db.Tx) error {
+	err = r.store.InTx(ctx, req.Scope(), func(tx Tx) error {
 		admitted = false
-		state, err := tx.LoadBegin(ctx, req.Conversation, req.RunID, db.Day(time.Now()))
+		state, err := tx.LoadBegin(ctx, req.Conversation, req.RunID, db.Day(r.now()))
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func checkConversation(req agent.RunRequest, conv db.Conversation) error {
 
 // open queues all that opens a new run. A run that may not begin is recorded as
 // ended: its message was sent, so it takes part in the conversation.
-func (r *Runs) open(tx *db.Tx, in agent.BeginRunInput, p plan, hash string, state db.BeginState, limits db.Limits, admitted *bool) (db.Run, error) {
+func (r *Runs) open(tx Tx, in agent.BeginRunInput, p plan, hash string, state db.BeginState, limits db.Limits, admitted *bool) (db.Run, error) {
 	req, conv := in.Request, state.Conversation
 	question := db.Message{
 		ID: messageID(req.Tenant, req.RunID, db.RoleUser), Role: db.RoleUser,

@@ -50,6 +50,17 @@ func (r *Runs) bound(ctx context.Context, deadline time.Time, timeout time.Durat
 	}
 }
 
+// boundary derives the context of a write that has begun: neither cancellation
+// nor deadline ends it, only this worker's stop after most of its grace. The
+// tool's own timeout bounds it.
+func (r *Runs) boundary(ctx context.Context) (context.Context, context.CancelFunc) {
+	work, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	if activity.IsActivity(ctx) {
+		go r.watch(ctx, work, giveUp)
+	}
+	return work, func() { giveUp(context.Canceled) }
+}
+
 // watch runs beside work until it ends.
 func (r *Runs) watch(ctx, work context.Context, giveUp context.CancelCauseFunc) {
 	beat := time.NewTicker(heartbeatEvery)

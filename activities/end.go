@@ -54,7 +54,7 @@ func (r *Runs) end(ctx context.Context, in agent.EndRunInput) (agent.RunResult, 
 		answer = in.AnswerMessageID
 	}
 	var result agent.RunResult
-	err := r.db.InTx(ctx, in.Run.Scope, func(tx *db.Tx) error {
+	err := r.store.InTx(ctx, in.Run.Scope, func(tx Tx) error {
 		state, err := tx.CloseRun(ctx, in.Run.RunID, answerID(in.Run), agent.MaxActions)
 		if err != nil {
 			return err
@@ -71,6 +71,10 @@ func (r *Runs) end(ctx context.Context, in agent.EndRunInput) (agent.RunResult, 
 			// The answer was committed before the stop took effect: people see
 			// it, and an end that denies it would be a lie.
 			reason, detail, answer = agent.ReasonFinal, "", answerID(in.Run)
+		}
+		if state.UnknownWrites > 0 && reason != agent.ReasonFinal {
+			// Whatever else stopped the run, somebody has to look at this.
+			reason, detail = agent.ReasonOutcomeUnknown, ""
 		}
 		result.Status, result.Reason, result.Detail = reason.Status(), reason, detail
 		result.AnswerMessageID, result.Steps = answer, in.Step

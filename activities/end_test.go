@@ -19,7 +19,9 @@ import (
 	"github.com/fairlead/fairlead/tool"
 )
 
-func activitiesResults(b *bundle) tool.ResultReader { return activities.Results{DB: b.db} }
+func activitiesResults(b *bundle) tool.ResultReader {
+	return activities.Results{Store: activities.PostgreSQL(b.db)}
+}
 
 func TestEndRunIsIdempotent(t *testing.T) {
 	t.Parallel()

@@ -148,14 +148,14 @@ func (b *bundle) worker(o options) *activities.Runs {
 			return script(ctx, req)
 		})
 	}
-	tools, err := tool.NewRegistry(append(o.tools, tool.NewFetchResult(activities.Results{DB: b.db}), look{b}, slow{b}, broken{})...)
+	tools, err := tool.NewRegistry(append(o.tools, tool.NewFetchResult(activities.Results{Store: activities.PostgreSQL(b.db)}), look{b}, slow{b}, broken{})...)
 	if err != nil {
 		b.Fatal(err)
 	}
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
 	log := zap.New(zapcore.NewCore(encoder, b.log, zap.DebugLevel))
 	b.cfg = activities.Config{
-		DB: b.db, Models: model.NewResolver(catalogue, map[string]model.Model{"scripted": adapter}),
+		Store: activities.PostgreSQL(b.db), Models: model.NewResolver(catalogue, map[string]model.Model{"scripted": adapter}),
 		Tools: tools, Definitions: defs, Limits: o.limits, Log: log, ShutdownGrace: 400 * time.Millisecond,
 	}
 	runs, err := activities.New(b.cfg)

@@ -73,6 +73,8 @@ type purchase struct {
 	entry   model.Entry
 	adapter model.Model
 	actor   tool.Actor
+	// allow are the tools that the policies offer.
+	allow   []string
 	request model.Request
 	attempt db.Attempt
 	// day is the one whose usage was reserved.
@@ -87,7 +89,7 @@ type purchase struct {
 func (r *Runs) prepare(ctx context.Context, in agent.NextActionInput, def definition.Definition) (p purchase, known *agent.Action, err error) {
 	var limit *db.LimitError
 	for try := 1; ; try++ {
-		err = r.db.InTx(ctx, in.Run.Scope, func(tx *db.Tx) (err error) {
+		err = r.store.InTx(ctx, in.Run.Scope, func(tx Tx) (err error) {
 			p, known, err = r.reserve(ctx, tx, in, def, limit)
 			return err
 		})
@@ -108,14 +110,14 @@ func (r *Runs) prepare(ctx context.Context, in agent.NextActionInput, def defini
 }
 
 // reserve is the transaction of prepare.
-func (r *Runs) reserve(ctx context.Context, tx *db.Tx, in agent.NextActionInput, def definition.Definition, limit *db.LimitError) (purchase, *agent.Action, error) {
+func (r *Runs) reserve(ctx context.Context, tx Tx, in agent.NextActionInput, def definition.Definition, limit *db.LimitError) (purchase, *agent.Action, error) {
 	state, err := tx.LoadStep(ctx, db.StepQuery{
 		RunID: in.Run.RunID, Step: in.Step, MaxMessages: r.historyMessages, MaxExchanges: maxExchanges,
 	})
 	if err != nil {
 		return purchase{}, nil, err
 	}
-	p := purchase{in: in, run: state.Run, def: def, actor: actorOf(state.Run), day: db.Day(time.Now())}
+	p := purchase{in: in, run: state.Run, def: def, actor: actorOf(state.Run), day: db.Day(r.now())}
 	for _, a := range state.Attempts {
 		if a.Try == in.Try && a.Action != nil {
 			return p, a.Action, nil
@@ -146,6 +148,9 @@ func (r *Runs) reserve(ctx context.Context, tx *db.Tx, in agent.NextActionInput,
 	if p.entry, p.adapter, err = r.models.Resolve(def.Model); err != nil {
 		// Another worker may have it.
 		return p, nil, fmt.Errorf("%w: model %q is not configured on this worker", errRetry, def.Model)
+	}
+	if p.allow, err = r.offered(state.Run, def); err != nil {
+		return stop(agent.FailureAuthorization, "")
 	}
 	assembled, err := r.assemble(p, state)
 	if errors.Is(err, prompt.ErrOverflow) {
@@ -244,7 +249,7 @@ func (r *Runs) assemble(p purchase, state db.StepState) (prompt.Prompt, error) {
 	if p.def.MaxOutputTokens > 0 {
 		in.MaxOutputTokens = min(in.MaxOutputTokens, p.def.MaxOutputTokens)
 	}
-	for _, spec := range r.tools.Offer(p.actor, p.def.Tools) {
+	for _, spec := range r.tools.Offer(p.actor, p.allow) {
 		in.Tools = append(in.Tools, model.ToolSpec{Name: spec.Name, Description: spec.Description, Parameters: spec.Parameters})
 	}
 	for _, m := range state.History {

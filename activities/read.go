@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/definition"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/authz"
 	"github.com/fairlead/fairlead/tool"
 )
 
@@ -30,7 +30,7 @@ func (r *Runs) readTool(ctx context.Context, in agent.ReadToolInput) (agent.Tool
 		log.Warn("tool call ends the run", zap.String("reason", string(reason)), zap.String("why", why))
 		return agent.ToolOutcome{CallID: in.CallID, End: reason}, nil
 	}
-	run, call, err := r.db.ToolCall(ctx, in.Run.Scope, in.Run.RunID, in.CallID)
+	run, call, err := r.store.ToolCall(ctx, in.Run.Scope, in.Run.RunID, in.CallID)
 	if errors.Is(err, db.ErrNotFound) {
 		return end(agent.ReasonInternal, "call_missing")
 	}
@@ -65,7 +65,7 @@ func (r *Runs) execute(ctx context.Context, in agent.ReadToolInput, run db.Run, 
 	checked, _ := r.tools.Check(actor, def.Tools, call.Tool, call.Arguments)
 	if !checked.Spec.Fast {
 		// Visible to whoever looks while it runs; a fast read is over by then.
-		err := r.db.InTx(ctx, in.Run.Scope, func(tx *db.Tx) error {
+		err := r.store.InTx(ctx, in.Run.Scope, func(tx Tx) error {
 			tx.StartToolCall(run.ID, call.ID)
 			return nil
 		})
@@ -75,11 +75,15 @@ func (r *Runs) execute(ctx context.Context, in agent.ReadToolInput, run db.Run, 
 	}
 	work, done := r.bound(ctx, in.Deadline, 0)
 	defer done()
-	outcome := db.CallOutcome{StartedAt: time.Now()}
-	result, err := r.tools.Execute(work, tool.Call{
-		Invocation: tool.Invocation{Actor: actor, RunID: run.ID, CallID: call.ID, Arguments: []byte(call.Arguments)},
-		Tool:       call.Tool, Allow: def.Tools, ArgumentsHash: call.ArgumentsHash,
-	})
+	outcome := db.CallOutcome{StartedAt: r.now()}
+	var result tool.Result
+	err := r.decide(about(authz.Read, run, call, ""), run.ID)
+	if err == nil {
+		result, err = r.tools.Execute(work, tool.Call{
+			Invocation: tool.Invocation{Actor: actor, RunID: run.ID, CallID: call.ID, Arguments: []byte(call.Arguments)},
+			Tool:       call.Tool, Allow: def.Tools, ArgumentsHash: call.ArgumentsHash,
+		})
+	}
 	shown, ended, err := judgeTool(ctx, work, err)
 	switch {
 	case err != nil:
@@ -146,7 +150,7 @@ func (r *Runs) recordOutcome(ctx context.Context, in agent.ReadToolInput, outcom
 	err := r.insist(ctx, func(ctx context.Context) error {
 		tctx, cancel := aside(ctx)
 		defer cancel()
-		return r.db.InTx(tctx, in.Run.Scope, func(tx *db.Tx) error {
+		return r.store.InTx(tctx, in.Run.Scope, func(tx Tx) error {
 			tx.FinishToolCall(in.Run.RunID, in.CallID, outcome, &mine)
 			return nil
 		})
@@ -157,7 +161,7 @@ func (r *Runs) recordOutcome(ctx context.Context, in agent.ReadToolInput, outcom
 	if mine {
 		return agent.ToolOutcome{CallID: in.CallID, ResultHash: outcome.ResultHash, Error: outcome.Error}, nil
 	}
-	_, call, err := r.db.ToolCall(ctx, in.Run.Scope, in.Run.RunID, in.CallID)
+	_, call, err := r.store.ToolCall(ctx, in.Run.Scope, in.Run.RunID, in.CallID)
 	if err != nil {
 		return agent.ToolOutcome{}, err
 	}
@@ -184,11 +188,11 @@ func (r *Runs) fetches(actor tool.Actor, def definition.Definition) bool {
 }
 
 // Results lets tool.NewFetchResult read what runs have stored.
-type Results struct{ DB *db.DB }
+type Results struct{ Store Store }
 
 // ReadResult implements tool.ResultReader.
 func (r Results) ReadResult(ctx context.Context, scope agent.Scope, runID, resultID string, offset, limit int64) ([]byte, int64, error) {
-	chunk, total, err := r.DB.ReadResult(ctx, scope, runID, resultID, offset, limit)
+	chunk, total, err := r.Store.ReadResult(ctx, scope, runID, resultID, offset, limit)
 	if errors.Is(err, db.ErrNotFound) {
 		return nil, 0, tool.ErrResultNotFound
 	}

@@ -89,7 +89,7 @@ func (r *Runs) giveUp(ctx context.Context, p purchase, status db.AttemptStatus, 
 	ctx, cancel := aside(ctx)
 	defer cancel()
 	p.attempt.Status = status
-	err := r.db.InTx(ctx, p.in.Run.Scope, func(tx *db.Tx) error {
+	err := r.store.InTx(ctx, p.in.Run.Scope, func(tx Tx) error {
 		if err := tx.FinishAttempt(p.in.Run.RunID, p.attempt, nil); err != nil {
 			return err
 		}
@@ -109,7 +109,7 @@ func (r *Runs) record(ctx context.Context, p purchase, v verdict) (action agent.
 	err = r.insist(ctx, func(ctx context.Context) error {
 		tctx, cancel := aside(ctx)
 		defer cancel()
-		return r.db.InTx(tctx, p.in.Run.Scope, func(tx *db.Tx) error {
+		return r.store.InTx(tctx, p.in.Run.Scope, func(tx Tx) error {
 			v := v
 			attempt := p.attempt
 			action = agent.Action{Kind: agent.ActionFailure, Failure: v.failure, Calls: calls}
@@ -148,7 +148,7 @@ func (r *Runs) record(ctx context.Context, p purchase, v verdict) (action agent.
 // answer queues the final answer as a message of the conversation. It returns a
 // code instead if it comes too late: a newer generation has begun, or the run
 // has ended.
-func (r *Runs) answer(ctx context.Context, tx *db.Tx, p purchase, text string) (late agent.FailureCode, err error) {
+func (r *Runs) answer(ctx context.Context, tx Tx, p purchase, text string) (late agent.FailureCode, err error) {
 	conv, status, err := tx.HoldConversation(ctx, p.run)
 	switch {
 	case err != nil:
@@ -168,7 +168,7 @@ func (r *Runs) answer(ctx context.Context, tx *db.Tx, p purchase, text string) (
 // workflow is told of them.
 func (r *Runs) proposed(p purchase, proposed []db.ResponseCall) (rows []db.ToolCall, calls []agent.Call) {
 	for i, c := range proposed {
-		checked, refused := r.tools.Check(p.actor, p.def.Tools, c.Name, c.Arguments)
+		checked, refused := r.tools.Check(p.actor, p.allow, c.Name, c.Arguments)
 		row := db.ToolCall{
 			ID: fmt.Sprintf("%d.%d", p.in.Step, i), Step: p.in.Step, Index: i, ProviderCallID: c.ID,
 			Tool: checked.Spec.Name, ToolVersion: checked.Spec.Version, Risk: string(checked.Spec.Risk),
@@ -186,7 +186,7 @@ func (r *Runs) proposed(p purchase, proposed []db.ResponseCall) (rows []db.ToolC
 			row.Status, row.Error, row.Envelope = db.CallRefused, refused.ToolError(row.Tool), string(tool.ErrorEnvelope(refused))
 			call.Refused = row.Error
 		} else {
-			call.Local = checked.Spec.Fast
+			call.Local, call.Write = checked.Spec.Fast, checked.Spec.Risk == tool.Write
 		}
 		rows, calls = append(rows, row), append(calls, call)
 	}
@@ -199,7 +199,7 @@ func (r *Runs) overtaken(ctx context.Context, p purchase) (agent.Action, error) 
 	ctx, cancel := aside(ctx)
 	defer cancel()
 	var recorded *agent.Action
-	err := r.db.InTx(ctx, p.in.Run.Scope, func(tx *db.Tx) error {
+	err := r.store.InTx(ctx, p.in.Run.Scope, func(tx Tx) error {
 		state, err := tx.LoadStep(ctx, db.StepQuery{RunID: p.in.Run.RunID, Step: p.in.Step})
 		if err != nil {
 			return err

@@ -21,11 +21,17 @@ func serve() (host.Options, error) {
 	if directory == "" {
 		directory = "opspilot-services"
 	}
-	tools, err := opspilot.Tools(opspilot.Config{RegistryDir: directory})
+	// The ticket service that OpsPilot may write to; none if it is not set.
+	tickets := os.Getenv("FAIRLEAD_OPSPILOT_TICKETS")
+	tools, err := opspilot.Tools(opspilot.Config{RegistryDir: directory, TicketURL: tickets})
 	if err != nil {
 		return host.Options{}, err
 	}
-	pilot, err := opspilot.Definition()
+	var options []opspilot.Option
+	if tickets != "" {
+		options = append(options, opspilot.WithTickets())
+	}
+	pilot, err := opspilot.Definition(options...)
 	if err != nil {
 		return host.Options{}, err
 	}

@@ -19,7 +19,8 @@ const (
 	// for bookkeeping and for a busy machine.
 	activityGrace = 20 * time.Second
 	// beginPatience bounds how long a run waits for its first transaction when
-	// the database is down and the request names no shorter time.
+	// the database is down and the request names no shorter time; and for the
+	// transactions that say how far a write has come.
 	beginPatience = 24 * time.Hour
 	// beginGrace is how long a canceled run waits for its first transaction.
 	beginGrace = 5 * time.Second
@@ -101,24 +102,9 @@ func (r *run) start(ctx workflow.Context, local bool, summary, name string, in a
 	}
 }
 
-// endRun tries the cheap way first and falls back to the queue, where an
-// operator sees the pending activity and its last failure.
-func (r *run) endRun(ctx workflow.Context, in agent.EndRunInput) (agent.RunResult, error) {
-	var result agent.RunResult
-	err := r.local(ctx, endPatience, "end", agent.ActivityEndRun, in).Get(ctx, &result)
-	if err == nil {
-		return result, nil
-	}
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout: 30 * time.Second, RetryPolicy: infrastructureRetry(), Summary: "end",
-	})
-	err = workflow.ExecuteActivity(ctx, agent.ActivityEndRun, in).Get(ctx, &result)
+func (r *run) endRun(ctx workflow.Context, in agent.EndRunInput) (result agent.RunResult, err error) {
+	err = r.record(ctx, "end", agent.ActivityEndRun, in, &result)
 	return result, err
-}
-
-func final(err error) bool {
-	var application *temporal.ApplicationError
-	return errors.As(err, &application) && application.NonRetryable()
 }
 
 // remaining is the time that an activity may take in all, retries included.

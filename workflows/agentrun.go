@@ -46,6 +46,12 @@ type Carried struct {
 	// history, from which the deadline counts.
 	Digest    string    `json:"digest"`
 	StartedAt time.Time `json:"started_at"`
+	// Approvals are tokens that nobody looked at yet.
+	Approvals []string `json:"approvals,omitempty"`
+	// Refusals counts the approvals that were not believed, LastRefusal says
+	// why the last of them was not.
+	Refusals    int               `json:"refusals,omitempty"`
+	LastRefusal agent.RefusalCode `json:"last_refusal,omitempty"`
 }
 
 // run is one execution of AgentRun.
@@ -55,6 +61,11 @@ type run struct {
 	loop       agentloop.State
 	waitingFor string
 	activities int
+	// approvals are tokens in the order of their arrival, not yet judged.
+	approvals       []string
+	approvalSignals workflow.ReceiveChannel
+	// settled says that an operator recorded the outcome of a write.
+	settled bool
 	// stop cancels what is in flight when a newer generation takes over.
 	stop workflow.CancelFunc
 }
@@ -68,7 +79,7 @@ type run struct {
 func AgentRun(ctx workflow.Context, request agent.RunRequest, carried *Carried) (agent.RunResult, error) {
 	r := &run{request: request, loop: agentloop.New()}
 	if carried != nil {
-		r.carried, r.loop = *carried, carried.Loop
+		r.carried, r.loop, r.approvals = *carried, carried.Loop, carried.Approvals
 	} else {
 		if err := request.Validate(); err != nil {
 			return agent.RunResult{}, temporal.NewNonRetryableApplicationError(err.Error(), agent.ErrorInvalidRequest, nil)
@@ -82,6 +93,7 @@ func AgentRun(ctx workflow.Context, request agent.RunRequest, carried *Carried) 
 	work, stop := workflow.WithCancel(ctx)
 	r.stop = stop
 	r.listen(ctx)
+	r.approvalsFrom(ctx)
 	return r.drive(ctx, work)
 }
 
@@ -127,6 +139,12 @@ func (r *run) drive(ctx, work workflow.Context) (agent.RunResult, error) {
 			r.callModel(work, decision.Model)
 		case agentloop.CallTools:
 			r.callTools(work, decision.Calls)
+		case agentloop.PrepareWrite:
+			r.prepareWrite(work, decision.Calls[0])
+		case agentloop.AwaitApproval:
+			r.awaitApproval(work, decision.Calls[0], decision.Plan)
+		case agentloop.ResolveWrite:
+			r.resolveWrite(ctx, decision)
 		}
 		if r.shouldContinue(ctx) {
 			return agent.RunResult{}, r.continueAsNew(ctx)
@@ -260,6 +278,7 @@ func (r *run) end(ctx workflow.Context) (agent.RunResult, error) {
 	if err != nil {
 		return agent.RunResult{}, fmt.Errorf("record the end of the run: %w", err)
 	}
+	r.refuseApprovals(ctx)
 	// What the database recorded first is what holds.
 	r.loop.Status, r.loop.Reason, r.loop.Detail = result.Status, result.Reason, result.Detail
 	r.setSearchAttributes(ctx)
@@ -274,11 +293,18 @@ func (r *run) shouldContinue(ctx workflow.Context) bool {
 	if !r.loop.Resting() || ctx.Err() != nil {
 		return false
 	}
+	if r.loop.Status == agent.StatusWaitingConfirmation && len(r.approvals) > 0 {
+		return false
+	}
 	return r.activities >= maxActivities || workflow.GetInfo(ctx).GetContinueAsNewSuggested()
 }
 
 func (r *run) continueAsNew(ctx workflow.Context) error {
-	r.carried.Loop = r.loop
+	if r.loop.Status != agent.StatusWaitingConfirmation {
+		r.refuseApprovals(ctx)
+	}
+	r.drainApprovals()
+	r.carried.Loop, r.carried.Approvals = r.loop, r.approvals
 	next := r.request
 	if r.loop.Status != agent.StatusQueued {
 		// The message is in the database, and nothing asks for it again: it

@@ -345,11 +345,18 @@ func TestCancelWhileTheRunBegins(t *testing.T) {
 				return nil
 			}
 			env := f.environment(t)
-			env.RegisterDelayedCallback(func() {
-				<-entered
-				env.CancelWorkflow()
-				close(release)
-			}, time.Millisecond)
+			// A callback holds the environment up, so it must not wait itself.
+			var whenEntered func()
+			whenEntered = func() {
+				select {
+				case <-entered:
+					env.CancelWorkflow()
+					close(release)
+				default:
+					env.RegisterDelayedCallback(whenEntered, time.Millisecond)
+				}
+			}
+			env.RegisterDelayedCallback(whenEntered, time.Millisecond)
 			began := env.Now()
 			env.ExecuteWorkflow(agent.WorkflowAgentRun, request())
 			var canceled *temporal.CanceledError

@@ -59,6 +59,13 @@ func (r *run) describe(ctx workflow.Context, decision agentloop.Decision) {
 			names[i] = call.Tool
 		}
 		r.waitingFor = fmt.Sprintf("tools (step %d): %s", r.loop.Step, strings.Join(names, ", "))
+	case agentloop.PrepareWrite:
+		r.waitingFor = fmt.Sprintf("the plan of %s (call %s)", decision.Calls[0].Tool, decision.Calls[0].ID)
+	case agentloop.AwaitApproval:
+		r.waitingFor = fmt.Sprintf("a person to confirm %s (call %s) until %s",
+			decision.Calls[0].Tool, decision.Calls[0].ID, decision.Plan.ExpiresAt.UTC().Format(time.RFC3339))
+	case agentloop.ResolveWrite:
+		r.waitingFor = fmt.Sprintf("the outcome of %s (call %s)", decision.Calls[0].Tool, decision.Calls[0].ID)
 	case agentloop.Wait:
 		r.waitingFor = fmt.Sprintf("another try of step %d in %s", r.loop.Step+1, decision.Wait)
 		if r.loop.Status == agent.StatusQueued {
@@ -82,6 +89,9 @@ func (r *run) details() string {
 	}
 	if r.waitingFor != "" {
 		fmt.Fprintf(&b, "\n\nwaiting for %s", r.waitingFor)
+	}
+	if r.carried.Refusals > 0 {
+		fmt.Fprintf(&b, "\n\napprovals refused: %d, the last one because of %s", r.carried.Refusals, r.carried.LastRefusal)
 	}
 	if r.loop.Budget.MaxSteps == 0 {
 		return b.String()

@@ -72,6 +72,8 @@ func reasonOf(code agent.FailureCode) agent.Reason {
 		return agent.ReasonCostLimit
 	case agent.FailureDeadline:
 		return agent.ReasonDeadline
+	case agent.FailureAuthorization:
+		return agent.ReasonAuthorizationUnavailable
 	case agent.FailureSuperseded:
 		return agent.ReasonSuperseded
 	case agent.FailureCanceled:

@@ -26,6 +26,17 @@ const (
 	// CallTools: execute Calls at the same time, then report Observed with the
 	// outcomes in the same order.
 	CallTools Kind = "call_tools"
+	// PrepareWrite: execute PrepareWrite for the one call in Calls, then report
+	// Prepared.
+	PrepareWrite Kind = "prepare_write"
+	// AwaitApproval: wait for a person's decision about Plan, execute
+	// CommitWrite with it, or ExpirePlan when nobody decided until
+	// Plan.ExpiresAt, then report Committed or CommitLost.
+	AwaitApproval Kind = "await_approval"
+	// ResolveWrite: let Wait pass, whatever else happens, and execute
+	// ResolveWrite for the one call in Calls; then report Committed or
+	// LookUpLost.
+	ResolveWrite Kind = "resolve_write"
 	// Wait: let Wait pass, then ask again.
 	Wait Kind = "wait"
 	// End: the run is over; Reason and Detail of the state say why.
@@ -37,7 +48,11 @@ type Decision struct {
 	Kind  Kind
 	Model ModelCall
 	Calls []agent.Call
+	Plan  agent.PlanRef
 	Wait  time.Duration
+	// Stopping, with ResolveWrite, says that the run ends after it: a write
+	// that did not happen must not be performed any more.
+	Stopping bool
 }
 
 // ModelCall names one try of one step and what is left for it.
@@ -56,7 +71,11 @@ const (
 	phasePlan  phase = "plan"
 	phaseRetry phase = "retry"
 	phaseAct   phase = "act"
-	phaseEnded phase = "ended"
+	// phasePrepare, phaseConfirm and phaseResolve are those of a write.
+	phasePrepare phase = "prepare"
+	phaseConfirm phase = "confirm"
+	phaseResolve phase = "resolve"
+	phaseEnded   phase = "ended"
 )
 
 // maxQueueWait bounds the wait between two requests for a concurrency slot.
@@ -88,6 +107,8 @@ type State struct {
 	Queued    int           `json:"queued,omitempty"`
 	// Pending are calls of the last response that were not executed yet.
 	Pending []agent.Call `json:"pending,omitempty"`
+	// Write is the write that is prepared, confirmed or resolved now.
+	Write write `json:"write,omitzero"`
 	// Stop is the reason of a requested stop, not yet carried out.
 	Stop agent.Reason `json:"stop,omitempty"`
 
@@ -104,6 +125,9 @@ func New() State {
 func (s *State) Next(now time.Time) Decision {
 	if s.Phase == phaseEnded {
 		return Decision{Kind: End}
+	}
+	if decision, ok := s.nextWrite(now); ok {
+		return decision
 	}
 	// The order is the specification's (RUN-3).
 	if s.Stop != "" {
@@ -123,6 +147,8 @@ func (s *State) Next(now time.Time) Decision {
 		return Decision{Kind: Wait, Wait: s.untilDeadline(now, s.Wait)}
 	case phaseAct:
 		return s.nextCalls(now)
+	case phasePrepare:
+		return Decision{Kind: PrepareWrite, Calls: []agent.Call{s.Write.Call}}
 	}
 	return s.nextModelCall()
 }
@@ -161,7 +187,20 @@ func (s *State) nextCalls(now time.Time) Decision {
 	if s.costSpent() {
 		return s.end(agent.ReasonCostLimit, "")
 	}
+	if first := s.Pending[0]; first.Write {
+		// Writes run one at a time, and no read runs beside one (TOOL-2).
+		s.Pending = append([]agent.Call(nil), s.Pending[1:]...)
+		s.ToolCalls++
+		s.Write, s.Phase = write{Call: first}, phasePrepare
+		return Decision{Kind: PrepareWrite, Calls: []agent.Call{first}}
+	}
 	n := min(len(s.Pending), left, max(s.Rules.ParallelReads, 1))
+	for i, call := range s.Pending[:n] {
+		if call.Write {
+			n = i
+			break
+		}
+	}
 	batch := s.Pending[:n:n]
 	s.Pending = append([]agent.Call(nil), s.Pending[n:]...)
 	s.ToolCalls += n
@@ -272,8 +311,8 @@ func (s *State) Observed(outcomes []agent.ToolOutcome) {
 }
 
 // Cancel asks the run to stop because of reason (canceled or superseded). It
-// takes effect at the next decision; the first request wins. A run that has
-// ended stays as it is.
+// takes effect at the next decision, or when the outcome of a write is known;
+// the first request wins. A run that has ended stays as it is.
 func (s *State) Cancel(reason agent.Reason) {
 	if s.Phase != phaseEnded && s.Stop == "" {
 		s.Stop = reason
@@ -291,8 +330,17 @@ func (s *State) Fail(reason agent.Reason, detail string) {
 func (s *State) Ended() bool { return s.Phase == phaseEnded }
 
 // Resting reports whether nothing is begun and unfinished, so that the state may
-// be carried into a new history.
-func (s *State) Resting() bool { return s.Phase != phaseEnded && len(s.Pending) == 0 }
+// be carried into a new history. A plan that waits for a person is in the
+// database: that is at rest, however many calls come after it.
+func (s *State) Resting() bool {
+	switch s.Phase {
+	case phaseEnded, phasePrepare, phaseResolve:
+		return false
+	case phaseConfirm:
+		return true
+	}
+	return len(s.Pending) == 0
+}
 
 func (s *State) end(reason agent.Reason, detail string) Decision {
 	if !reason.Valid() {
@@ -300,7 +348,7 @@ func (s *State) end(reason agent.Reason, detail string) Decision {
 	}
 	s.become(reason.Status())
 	s.Reason, s.Detail = reason, detail
-	s.Phase, s.Pending = phaseEnded, nil
+	s.Phase, s.Pending, s.Write = phaseEnded, nil, write{}
 	return Decision{Kind: End}
 }
 

@@ -27,7 +27,7 @@ func drawBegin(t *rapid.T, start time.Time) agent.BeginRunOutput {
 			SameError: rapid.IntRange(2, 5).Draw(t, "same_error"), Cycle: rapid.IntRange(2, 4).Draw(t, "cycle"),
 			MalformedRetries: rapid.IntRange(0, 2).Draw(t, "malformed"), ModelTries: rapid.IntRange(1, 4).Draw(t, "tries"),
 			RetryInitial: time.Second, RetryMax: 8 * time.Second,
-			ParallelReads: rapid.IntRange(1, 4).Draw(t, "parallel"),
+			ParallelReads: rapid.IntRange(1, 4).Draw(t, "parallel"), LookUpTries: rapid.IntRange(1, 4).Draw(t, "look_ups"),
 		},
 	}
 }
@@ -60,6 +60,7 @@ func drawAction(t *rapid.T, call ModelCall) agent.Action {
 			ID:   fmt.Sprintf("%d.%d", call.Step, i),
 			Tool: rapid.SampledFrom([]string{"status", "logs"}).Draw(t, "tool"), ArgumentsHash: fmt.Sprint(rapid.IntRange(0, 40).Draw(t, "args")),
 		}
+		calls[i].Write = rapid.IntRange(0, 3).Draw(t, "write") == 0
 		if rapid.IntRange(0, 5).Draw(t, "refuse") == 0 {
 			calls[i].Refused = &agent.ToolError{Code: agent.ToolInvalidArguments, Hash: fmt.Sprint(rapid.IntRange(0, 9).Draw(t, "hash"))}
 		}
@@ -82,7 +83,7 @@ func TestLoopProperties(t *testing.T) {
 		observe := func() {
 			if s.Status != status && !status.CanBecome(s.Status) {
 				// Two legal moves may lie between two observations.
-				if !(status == agent.StatusQueued && agent.StatusRunning.CanBecome(s.Status)) {
+				if !(status == agent.StatusQueued || status == agent.StatusWaitingConfirmation) || !agent.StatusRunning.CanBecome(s.Status) {
 					t.Fatalf("illegal transition %s -> %s", status, s.Status)
 				}
 			}
@@ -114,12 +115,21 @@ func TestLoopProperties(t *testing.T) {
 				s.Cancel(rapid.SampledFrom([]agent.Reason{agent.ReasonCanceled, agent.ReasonSuperseded}).Draw(t, "why"))
 			}
 			stopped := s.Stop
+			late := !s.Deadline.IsZero() && !now.Before(s.Deadline)
 			decision := s.Next(now)
 			observe()
-			if stopped != "" && decision.Kind != End {
-				t.Fatalf("after %s the loop still wants %s", stopped, decision.Kind)
+			if decision.Kind == AwaitApproval != (s.Status == agent.StatusWaitingConfirmation && s.Phase == phaseConfirm) {
+				t.Fatalf("wants %s in status %s", decision.Kind, s.Status)
 			}
-			if now.Before(s.Deadline) == false && !s.Deadline.IsZero() && decision.Kind != End {
+			switch {
+			case decision.Kind == ResolveWrite:
+				// What may have happened is found out, whatever else is asked.
+				if decision.Stopping != (stopped != "" || late || s.Write.Lost != "") {
+					t.Fatalf("stopping is %t with stop %q, late %t", decision.Stopping, stopped, late)
+				}
+			case stopped != "" && decision.Kind != End:
+				t.Fatalf("after %s the loop still wants %s", stopped, decision.Kind)
+			case late && decision.Kind != End && decision.Kind != AwaitApproval:
 				t.Fatalf("after the deadline the loop wants %s", decision.Kind)
 			}
 			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "passes")) * time.Second)
@@ -152,7 +162,39 @@ func TestLoopProperties(t *testing.T) {
 				if len(decision.Calls) == 0 || len(decision.Calls) > begin.Rules.ParallelReads {
 					t.Fatalf("hands out %d calls at once", len(decision.Calls))
 				}
+				for _, call := range decision.Calls {
+					if call.Write {
+						t.Fatal("a write is handed out as a read")
+					}
+				}
 				s.Observed(drawOutcomes(t, decision.Calls))
+			case PrepareWrite:
+				if !decision.Calls[0].Write || len(decision.Calls) != 1 {
+					t.Fatalf("prepares %+v", decision.Calls)
+				}
+				if s.Status == agent.StatusRunning {
+					executed++
+				}
+				s.Prepared(drawPrepared(t, decision.Calls, now))
+			case AwaitApproval:
+				if rapid.IntRange(0, 4).Draw(t, "commit_lost") == 0 {
+					s.CommitLost(rapid.SampledFrom([]agent.Reason{agent.ReasonInternal, agent.ReasonDeadline}).Draw(t, "lost"), "CommitWrite")
+				} else {
+					s.Committed(drawCommitted(t, decision, s.Deadline, agent.WriteRefused, agent.WriteStale, agent.WriteUnknown, agent.WriteDone))
+				}
+			case ResolveWrite:
+				if decision.Wait < 0 || decision.Wait > begin.Rules.RetryMax {
+					t.Fatalf("waits %s", decision.Wait)
+				}
+				if now = now.Add(decision.Wait); rapid.IntRange(0, 4).Draw(t, "look_up_lost") == 0 {
+					s.LookUpLost()
+				} else {
+					states := []agent.WriteState{agent.WriteUnknown, agent.WriteDone}
+					if s.Stop != "" || s.Write.Lost != "" {
+						states = append(states, agent.WriteNotBegun)
+					}
+					s.Committed(drawCommitted(t, decision, s.Deadline, states...))
+				}
 			}
 			observe()
 		}
@@ -180,6 +222,33 @@ func drawOutcomes(t *rapid.T, calls []agent.Call) []agent.ToolOutcome {
 	return outcomes
 }
 
+// drawPrepared draws a plan, or the outcome of a call that came to none.
+func drawPrepared(t *rapid.T, calls []agent.Call, now time.Time) agent.PreparedWrite {
+	if rapid.IntRange(0, 3).Draw(t, "no_plan") == 0 {
+		outcome := drawOutcomes(t, calls)[0]
+		return agent.PreparedWrite{Outcome: &outcome}
+	}
+	return agent.PreparedWrite{Plan: &agent.PlanRef{CallID: calls[0].ID, Revision: 1, ExpiresAt: now.Add(time.Hour)}}
+}
+
+// drawCommitted draws what became of a write; waiting for a person moved the
+// deadline.
+func drawCommitted(t *rapid.T, d Decision, deadline time.Time, states ...agent.WriteState) agent.WriteOutcome {
+	out := agent.WriteOutcome{State: rapid.SampledFrom(states).Draw(t, "state")}
+	switch out.State {
+	case agent.WriteDone:
+		out.Outcome = drawOutcomes(t, d.Calls)[0]
+		fallthrough
+	case agent.WriteUnknown:
+		if d.Kind == AwaitApproval {
+			out.Deadline = deadline.Add(time.Duration(rapid.IntRange(0, 30).Draw(t, "waited")) * time.Second)
+		}
+	case agent.WriteRefused:
+		out.Refusal = agent.RefusedSignature
+	}
+	return out
+}
+
 // checkFinal throws every event at an ended run: nothing may change.
 func checkFinal(t *rapid.T, s State, now time.Time) {
 	before, _ := json.Marshal(s)
@@ -187,6 +256,10 @@ func checkFinal(t *rapid.T, s State, now time.Time) {
 	s.Fail(agent.ReasonInternal, "late")
 	s.Began(agent.BeginRunOutput{Admitted: true})
 	s.Observed([]agent.ToolOutcome{{CallID: "0.0", End: agent.ReasonInternal}})
+	s.Prepared(agent.PreparedWrite{Plan: &agent.PlanRef{}})
+	s.Committed(agent.WriteOutcome{State: agent.WriteDone})
+	s.CommitLost(agent.ReasonInternal, "late")
+	s.LookUpLost()
 	s.Acted(now, agent.Action{Kind: agent.ActionFinal, AnswerMessageID: "late"})
 	if d := s.Next(now); d.Kind != End {
 		t.Fatalf("an ended run wants %s", d.Kind)

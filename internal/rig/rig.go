@@ -5,13 +5,17 @@ package rig
 
 import (
 	"fmt"
+	"io/fs"
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 
 	"github.com/fairlead/fairlead/activities"
 	"github.com/fairlead/fairlead/agent/definition"
+	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/authz"
 	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/tool"
 	"github.com/fairlead/fairlead/worker/host"
@@ -29,6 +33,14 @@ type Config struct {
 	Limits      activities.Limits
 	// Grace is how long a stopping worker lets activities finish.
 	Grace time.Duration
+	// Policies hold *.cedar files and entities.json; nil means the built-in ones.
+	Policies fs.FS
+	// ApprovalKeys are the public keys whose approvals are believed.
+	ApprovalKeys []string
+	// Now is the clock of the activities; nil is time.Now.
+	Now func() time.Time
+	// Interceptors wrap activities and workflows of a Poller.
+	Interceptors []interceptor.WorkerInterceptor
 }
 
 // Activities returns the activities of c.
@@ -40,7 +52,8 @@ func Activities(c Config) (*activities.Runs, error) {
 			return nil, err
 		}
 	}
-	registry, err := tool.NewRegistry(append([]tool.Tool{tool.NewFetchResult(activities.Results{DB: c.DB})}, c.Tools...)...)
+	store := activities.PostgreSQL(c.DB)
+	registry, err := tool.NewRegistry(append([]tool.Tool{tool.NewFetchResult(activities.Results{Store: store})}, c.Tools...)...)
 	if err != nil {
 		return nil, fmt.Errorf("register tools: %w", err)
 	}
@@ -48,8 +61,18 @@ func Activities(c Config) (*activities.Runs, error) {
 	if err != nil {
 		return nil, fmt.Errorf("register definitions: %w", err)
 	}
+	policies := authz.Default()
+	if c.Policies != nil {
+		if policies, err = authz.Load(c.Policies); err != nil {
+			return nil, fmt.Errorf("load policies: %w", err)
+		}
+	}
+	approvals, err := approval.NewVerifier(c.ApprovalKeys...)
+	if err != nil {
+		return nil, fmt.Errorf("read approval keys: %w", err)
+	}
 	return activities.New(activities.Config{
-		DB: c.DB, Models: model.NewResolver(catalogue, map[string]model.Model{"scripted": c.Model}),
+		Store: store, Policies: policies, Approvals: approvals, Now: c.Now, Models: model.NewResolver(catalogue, map[string]model.Model{"scripted": c.Model}),
 		Tools: registry, Definitions: definitions, Limits: c.Limits, ShutdownGrace: c.Grace,
 	})
 }
@@ -60,5 +83,5 @@ func Poller(c Config, temporal client.Client, taskQueue string) (*host.Poller, e
 	if err != nil {
 		return nil, err
 	}
-	return host.NewPoller(temporal, runs, host.PollerOptions{TaskQueue: taskQueue, Grace: c.Grace}), nil
+	return host.NewPoller(temporal, runs, host.PollerOptions{TaskQueue: taskQueue, Grace: c.Grace, Interceptors: c.Interceptors}), nil
 }

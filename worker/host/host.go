@@ -11,9 +11,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"time"
 
+	"go.temporal.io/sdk/interceptor"
 	"go.uber.org/zap"
 
 	"github.com/fairlead/fairlead/activities"
@@ -40,6 +42,14 @@ type Options struct {
 	// Catalogue lists the models; nil is the file that FAIRLEAD_CATALOGUE names,
 	// or else model.DefaultCatalogue.
 	Catalogue *model.Catalogue
+
+	// Policies hold *.cedar files and entities.json, which say who may do what.
+	// Nil means the built-in ones; the directory that FAIRLEAD_POLICIES names
+	// takes their place.
+	Policies fs.FS
+	// Interceptors wrap activities and workflows, the first outermost: for
+	// tracing, and for tests.
+	Interceptors []interceptor.WorkerInterceptor
 
 	// ConfigFile is the file of settings; empty means fairlead.yaml, if there
 	// is one.
@@ -68,6 +78,8 @@ type host struct {
 	runs      *activities.Runs
 	agents    []string
 	migrate   bool
+
+	interceptors []interceptor.WorkerInterceptor
 }
 
 // Run serves until ctx ends, and then finishes or hands back what is in flight
@@ -97,7 +109,7 @@ func Run(ctx context.Context, options Options) error {
 		return &SetupError{err}
 	}
 	runs, err := activities.New(activities.Config{
-		DB: database, Models: wiring.models, Tools: wiring.tools, Definitions: wiring.definitions,
+		Store: activities.PostgreSQL(database), Policies: wiring.policies, Approvals: wiring.approvals, Models: wiring.models, Tools: wiring.tools, Definitions: wiring.definitions,
 		Limits: activities.Limits(settings.Limits), Log: log.Named("activities"), ShutdownGrace: settings.ShutdownGrace,
 	})
 	if err != nil {
@@ -114,6 +126,7 @@ func Run(ctx context.Context, options Options) error {
 	h := &host{
 		settings: settings, log: log, metrics: metrics, readiness: readiness,
 		db: database, runs: runs, agents: wiring.definitions.Names(), migrate: options.Migrate,
+		interceptors: options.Interceptors,
 	}
 	return h.run(ctx)
 }
@@ -250,6 +263,9 @@ func (h *host) announce(server *healthServer) {
 	}
 	if redacted.Model != "" {
 		fields = append(fields, zap.String("model", redacted.Model))
+	}
+	if redacted.Approval.Key != "" {
+		h.log.Warn("FAIRLEAD_APPROVAL_KEY is set in this worker's environment: a worker needs the public keys alone, and one that was taken over could confirm its own writes")
 	}
 	if server != nil {
 		fields = append(fields, zap.String("health", fmt.Sprintf("http://%s/readyz", server.Addr())))

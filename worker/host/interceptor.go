@@ -10,13 +10,9 @@ import (
 	"github.com/fairlead/fairlead/agent"
 )
 
-// interceptors let activity.GetWorkerStopChannel tell every activity of the
+// stopInterceptor lets activity.GetWorkerStopChannel tell every activity of the
 // shutdown when it begins. The SDK's own channel tells local activities only
 // when the grace is over, and the others when the workflow tasks are done.
-func interceptors(stopping <-chan struct{}) []interceptor.WorkerInterceptor {
-	return []interceptor.WorkerInterceptor{&stopInterceptor{stopping: stopping}}
-}
-
 type stopInterceptor struct {
 	interceptor.WorkerInterceptorBase
 	stopping <-chan struct{}
@@ -35,14 +31,15 @@ func (i *stopInbound) Init(outbound interceptor.ActivityOutboundInterceptor) err
 	return i.Next.Init(&stopOutbound{ActivityOutboundInterceptorBase: interceptor.ActivityOutboundInterceptorBase{Next: outbound}, stopping: i.stopping})
 }
 
-// ExecuteActivity begins no model call once the worker is stopping: a poll that
+// ExecuteActivity begins no model call and no write once the worker is stopping: a poll that
 // was under way may still bring one, and so may a workflow task that executes
 // them locally. It would be paid for and lost. What is short is done; it may be
 // what lets a run go on elsewhere.
 func (i *stopInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	select {
 	case <-i.stopping:
-		if activity.GetInfo(ctx).ActivityType.Name == agent.ActivityNextAction {
+		switch activity.GetInfo(ctx).ActivityType.Name {
+		case agent.ActivityNextAction, agent.ActivityCommitWrite:
 			return nil, activities.HandBack(ctx)
 		}
 	default:

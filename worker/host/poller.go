@@ -1,9 +1,11 @@
 package host
 
 import (
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/fairlead/fairlead/activities"
@@ -23,6 +25,8 @@ type PollerOptions struct {
 	Grace time.Duration
 	// OnFatalError, if not nil, is told of an error that ends polling.
 	OnFatalError func(error)
+	// Interceptors wrap what the Poller executes, the first outermost.
+	Interceptors []interceptor.WorkerInterceptor
 }
 
 // Poller takes work for runs from a task queue. It is the part of a host that
@@ -49,7 +53,7 @@ func NewPoller(connection client.Client, runs *activities.Runs, o PollerOptions)
 		DefaultHeartbeatThrottleInterval: time.Second,
 		WorkerStopTimeout:                o.Grace,
 		DisableRegistrationAliasing:      true,
-		Interceptors:                     interceptors(p.stopping),
+		Interceptors:                     append(slices.Clone(o.Interceptors), &stopInterceptor{stopping: p.stopping}),
 		OnFatalError:                     o.OnFatalError,
 	})
 	workflows.Register(p.worker)

@@ -96,6 +96,7 @@ func (h *host) start(ctx context.Context, connection client.Client, fatal chan<-
 	for {
 		poller := NewPoller(connection, h.runs, PollerOptions{
 			TaskQueue: h.settings.TaskQueue, Concurrency: h.settings.Concurrency, Grace: h.settings.ShutdownGrace,
+			Interceptors: h.interceptors,
 			OnFatalError: func(err error) {
 				select {
 				case fatal <- err:

@@ -10,7 +10,9 @@ import (
 
 	"github.com/fairlead/fairlead/activities"
 	"github.com/fairlead/fairlead/agent/definition"
+	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/authz"
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/model/openai"
@@ -25,6 +27,8 @@ type wiring struct {
 	definitions *definition.Set
 	tools       *tool.Registry
 	models      *model.Resolver
+	policies    *authz.Policies
+	approvals   *approval.Verifier
 }
 
 // wire puts the parts together and refuses what could only fail later, in a
@@ -47,12 +51,33 @@ func wire(options Options, settings config.Config, database *db.DB) (wiring, err
 	if err != nil {
 		return wiring{}, err
 	}
-	tools, err := tool.NewRegistry(append([]tool.Tool{tool.NewFetchResult(activities.Results{DB: database})}, options.Tools...)...)
+	tools, err := tool.NewRegistry(append([]tool.Tool{tool.NewFetchResult(activities.Results{Store: activities.PostgreSQL(database)})}, options.Tools...)...)
 	if err != nil {
 		return wiring{}, err
 	}
 	w := wiring{definitions: definitions, tools: tools, models: model.NewResolver(catalogue, adapters)}
+	if w.policies, err = loadPolicies(options, settings); err != nil {
+		return wiring{}, err
+	}
+	if w.approvals, err = approval.NewVerifier(settings.Approval.PublicKeys...); err != nil {
+		return wiring{}, fmt.Errorf("FAIRLEAD_APPROVAL_PUBLIC_KEYS: %w", err)
+	}
 	return w, w.check()
+}
+
+func loadPolicies(options Options, settings config.Config) (*authz.Policies, error) {
+	source := options.Policies
+	if settings.Policies != "" {
+		source = os.DirFS(settings.Policies)
+	}
+	if source == nil {
+		return authz.Default(), nil
+	}
+	policies, err := authz.Load(source)
+	if err != nil {
+		return nil, &config.Error{Key: "policies", Problem: err.Error()}
+	}
+	return policies, nil
 }
 
 func (w wiring) check() error {
@@ -60,6 +85,11 @@ func (w wiring) check() error {
 	for _, d := range w.definitions.All() {
 		if missing := w.tools.Missing(d.Tools); len(missing) > 0 {
 			errs = append(errs, fmt.Errorf("agent %s %s lists tools that this worker does not have: %s", d.Name, d.Version, strings.Join(missing, ", ")))
+		}
+		for _, name := range d.Tools {
+			if spec, _ := w.tools.Spec(name); spec.Risk == tool.Write && len(w.approvals.Keys()) == 0 {
+				errs = append(errs, fmt.Errorf("agent %s %s lists %s, which writes, and nobody could confirm it here: set FAIRLEAD_APPROVAL_PUBLIC_KEYS to the public keys of the programs that approve (starter approval-key makes a pair)", d.Name, d.Version, name))
+			}
 		}
 		if _, _, err := w.models.Resolve(d.Model); err != nil {
 			errs = append(errs, fmt.Errorf("agent %s %s: %w", d.Name, d.Version, err))

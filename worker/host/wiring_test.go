@@ -10,16 +10,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/fairlead/fairlead/activities"
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/definition"
+	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/model"
@@ -59,6 +62,34 @@ func (lookup) Execute(context.Context, tool.Invocation) (tool.Result, error) {
 	return tool.Result{}, nil
 }
 
+// writer is a tool that changes something.
+func writer(t *testing.T) tool.Tool {
+	t.Helper()
+	spec := lookup{}.Spec()
+	spec.Name, spec.Risk = "change", tool.Write
+	made, err := tool.NewWrite(spec, tool.WriteFuncs[struct{}]{
+		Prepare: func(context.Context, tool.Invocation, struct{}) (tool.Plan, error) {
+			return tool.Plan{Resource: "thing", Summary: "Changes it."}, nil
+		},
+		Execute: func(context.Context, tool.Invocation, struct{}) (tool.Result, error) { return tool.Text("done"), nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// A worker that knows a public key serves agents that write.
+func TestWireAdmitsWrites(t *testing.T) {
+	t.Parallel()
+	options := someOptions(someDefinition("1", "scripted", "change"))
+	options.Tools = append(options.Tools, writer(t))
+	settings := config.Config{Approval: config.Approval{PublicKeys: []string{approval.NewKey().Public()}}}
+	if _, err := wire(options, settings, nowhere(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestEveryActivityIsRegistered proves that what workflows call by name has an
 // implementation of the right signature.
 func TestEveryActivityIsRegistered(t *testing.T) {
@@ -68,7 +99,7 @@ func TestEveryActivityIsRegistered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs, err := activities.New(activities.Config{DB: database, Models: w.models, Tools: w.tools, Definitions: w.definitions})
+	runs, err := activities.New(activities.Config{Store: activities.PostgreSQL(database), Models: w.models, Tools: w.tools, Definitions: w.definitions})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,10 +107,15 @@ func TestEveryActivityIsRegistered(t *testing.T) {
 	runs.Register(registered)
 
 	signature := map[string]reflect.Type{
-		agent.ActivityBeginRun:   reflect.TypeFor[func(context.Context, agent.BeginRunInput) (agent.BeginRunOutput, error)](),
-		agent.ActivityNextAction: reflect.TypeFor[func(context.Context, agent.NextActionInput) (agent.Action, error)](),
-		agent.ActivityReadTool:   reflect.TypeFor[func(context.Context, agent.ReadToolInput) (agent.ToolOutcome, error)](),
-		agent.ActivityEndRun:     reflect.TypeFor[func(context.Context, agent.EndRunInput) (agent.RunResult, error)](),
+		agent.ActivityBeginRun:        reflect.TypeFor[func(context.Context, agent.BeginRunInput) (agent.BeginRunOutput, error)](),
+		agent.ActivityNextAction:      reflect.TypeFor[func(context.Context, agent.NextActionInput) (agent.Action, error)](),
+		agent.ActivityReadTool:        reflect.TypeFor[func(context.Context, agent.ReadToolInput) (agent.ToolOutcome, error)](),
+		agent.ActivityPrepareWrite:    reflect.TypeFor[func(context.Context, agent.PrepareWriteInput) (agent.PreparedWrite, error)](),
+		agent.ActivityCommitWrite:     reflect.TypeFor[func(context.Context, agent.CommitWriteInput) (agent.WriteOutcome, error)](),
+		agent.ActivityResolveWrite:    reflect.TypeFor[func(context.Context, agent.ResolveWriteInput) (agent.WriteOutcome, error)](),
+		agent.ActivityExpirePlan:      reflect.TypeFor[func(context.Context, agent.ExpirePlanInput) (agent.WriteOutcome, error)](),
+		agent.ActivityRefuseApprovals: reflect.TypeFor[func(context.Context, agent.RefuseApprovalsInput) error](),
+		agent.ActivityEndRun:          reflect.TypeFor[func(context.Context, agent.EndRunInput) (agent.RunResult, error)](),
 	}
 	for _, name := range agent.Activities() {
 		want, ok := signature[name]
@@ -109,6 +145,10 @@ func TestWireRefuses(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("models: {}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	writing := someOptions(someDefinition("1", "scripted", "change"))
+	writing.Tools = append(writing.Tools, writer(t))
+	brokenPolicies := someOptions(someDefinition("1", "scripted"))
+	brokenPolicies.Policies = fstest.MapFS{"a.cedar": {Data: []byte("permit (")}}
 	for name, test := range map[string]struct {
 		options  Options
 		settings config.Config
@@ -116,6 +156,10 @@ func TestWireRefuses(t *testing.T) {
 	}{
 		"no definition":       {someOptions(), config.Config{}, "no agent definition"},
 		"unknown tool":        {someOptions(someDefinition("1", "scripted", "lookup", "restart")), config.Config{}, "does not have: restart"},
+		"nobody can confirm":  {writing, config.Config{}, "lists change, which writes"},
+		"no policies dir":     {someOptions(someDefinition("1", "scripted")), config.Config{Policies: filepath.Join(dir, "absent")}, "FAIRLEAD_POLICIES"},
+		"broken policies":     {brokenPolicies, config.Config{}, "FAIRLEAD_POLICIES"},
+		"broken key":          {someOptions(someDefinition("1", "scripted")), config.Config{Approval: config.Approval{PublicKeys: []string{"x"}}}, "FAIRLEAD_APPROVAL_PUBLIC_KEYS"},
 		"unknown model":       {someOptions(someDefinition("1", "gpt-0")), config.Config{}, "unknown model"},
 		"no provider":         {someOptions(someDefinition("1", "gpt-4.1")), config.Config{}, "not configured"},
 		"bad override":        {someOptions(someDefinition("1", "scripted")), config.Config{Model: "gpt-0"}, "FAIRLEAD_MODEL"},
@@ -170,7 +214,7 @@ func TestStopInterceptor(t *testing.T) {
 	stopping := make(chan struct{})
 	var suite testsuite.WorkflowTestSuite
 	env := suite.NewTestActivityEnvironment()
-	env.SetWorkerOptions(worker.Options{Interceptors: interceptors(stopping)})
+	env.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&stopInterceptor{stopping: stopping}}})
 	stopped := func(ctx context.Context) (bool, error) {
 		select {
 		case <-activity.GetWorkerStopChannel(ctx):
