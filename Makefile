@@ -10,7 +10,8 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 # Timed tests, run apart from the others.
 ENDTOEND := internal/endtoend
 # Packages whose concurrency is their own; the others are tested without -race.
-RACE := ./internal/agentloop/... ./workflows/... ./tool/... ./model/... ./db/... ./activities/...
+RACE := ./internal/agentloop/... ./workflows/... ./tool/... ./model/... ./db/... ./activities/... ./approval/... ./internal/authz/... ./internal/memstore/... ./agenttest/...
+FORMATTED := activities agent agenttest approval bench db/*.go db/dbtest examples internal model starter temporal-dev tool worker workflows
 # Sets DATABASE_URL, TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and FAIRLEAD_UI_URL.
 ENGINE_ENV = set -a; source <($(BIN)/temporal-dev env); FAIRLEAD_TEST_DATABASE_URL=$$DATABASE_URL; set +a
 
@@ -52,12 +53,17 @@ up: $(BIN)/temporal-dev ## Start PostgreSQL, Temporal and the Web UI, and wait u
 down: $(BIN)/temporal-dev ## Stop what `make up` started; the data stays
 	@$(BIN)/temporal-dev down
 
+# A key pair for development: bin/approval.env has both halves, and the worker
+# is given the public one alone, as in production.
+$(BIN)/approval.env: | build
+	@(umask 077; $(BIN)/starter approval-key >$@ 2>/dev/null)
+
 .PHONY: worker
-worker: build up ## Serve the example agents until Ctrl-C
-	@$(ENGINE_ENV); $(BIN)/worker run --migrate
+worker: build up $(BIN)/approval.env ## Serve the example agents until Ctrl-C
+	@$(ENGINE_ENV); set -a; source $(BIN)/approval.env; set +a; unset FAIRLEAD_APPROVAL_KEY; $(BIN)/worker run --migrate
 
 .PHONY: demo
-demo: build up ## Ask OpsPilot why a service fails that really runs and really fails
+demo: build up ## Have OpsPilot find out why a service fails, and mend it once that is confirmed
 	@$(ENGINE_ENV); $(BIN)/demo
 
 ## Check
@@ -83,7 +89,7 @@ record: $(BIN)/temporal-dev up ## Record histories of real runs for replay: make
 
 .PHONY: lint
 lint: ## Check formatting, static analysis, determinism of workflows and generated code
-	@unformatted=$$($(TOOL) gofumpt -l agent activities bench db/*.go db/dbtest examples internal model starter tool worker workflows temporal-dev); \
+	@unformatted=$$($(TOOL) gofumpt -l $(FORMATTED)); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (run make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(TOOL) staticcheck ./...
 	$(TOOL) workflowcheck -config tools/workflowcheck.yaml ./workflows/... ./internal/agentloop/...
@@ -92,11 +98,12 @@ lint: ## Check formatting, static analysis, determinism of workflows and generat
 
 .PHONY: fmt
 fmt: ## Format all code
-	$(TOOL) gofumpt -w agent activities bench db/*.go db/dbtest examples internal model starter tool worker workflows temporal-dev
+	$(TOOL) gofumpt -w $(FORMATTED)
 
 .PHONY: fuzz
-fuzz: ## Fuzz the decoder of tool arguments for a minute
+fuzz: ## Fuzz the decoder of tool arguments and their way into policies, for a minute and a half
 	$(GO) test ./tool -run '^$$' -fuzz FuzzCanonical -fuzztime 60s
+	$(GO) test ./internal/authz -run '^$$' -fuzz FuzzConvertArguments -fuzztime 30s -fuzzminimizetime 10x
 
 .PHONY: bench
 bench: build up ## Print what a run costs as ratios, as lines BENCH <name> <value> <unit>

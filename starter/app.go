@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/internal/config"
 )
@@ -45,6 +46,7 @@ type reader interface {
 	ShowRun(ctx context.Context, scope agent.Scope, runID string) (db.RunReport, error)
 	Progress(ctx context.Context, scope agent.Scope, runID string, fromStep int) (db.RunReport, error)
 	ToolCall(ctx context.Context, scope agent.Scope, runID, callID string) (db.Run, db.ToolCall, error)
+	PlanState(ctx context.Context, tenant, runID, callID string, revision int) (db.PlanState, error)
 	ReadResult(ctx context.Context, scope agent.Scope, runID, resultID string, offset, limit int64) ([]byte, int64, error)
 	Close()
 }
@@ -60,6 +62,9 @@ type engine interface {
 	State(ctx context.Context, workflowID string) (agent.RunView, error)
 	// Cancel asks the workflow to end; errUnknownRun if none is running.
 	Cancel(ctx context.Context, workflowID string) error
+	// SignalWorkflow sends a signal; errUnknownRun if no such workflow is running.
+	// It makes an engine an approval.Signaler.
+	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
 	// Served reports whether there is a worker that takes work.
 	Served(ctx context.Context) (bool, error)
 	Close()
@@ -89,6 +94,7 @@ type app struct {
 	color      bool
 	openReader func(ctx context.Context, settings config.Config) (reader, error)
 	openEngine func(ctx context.Context, settings config.Config) (engine, error)
+	openOffice func(ctx context.Context, settings config.Config) (office, error)
 	// lookupEnv is nil for the real environment.
 	lookupEnv func(string) (string, bool)
 	// pollEvery and quietFor are zero for the usual times.
@@ -142,9 +148,10 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "starter",
 		Short: "Starts agent runs and shows them",
-		Long: "Starts agent runs and shows them.\n\n" +
-			"Exit codes: 0 the run succeeded, 1 it failed, 2 wrong usage or a request that cannot\n" +
-			"become a run, 3 Temporal or PostgreSQL cannot be reached, 4 the run was canceled.",
+		Long: "Starts agent runs and shows them, and takes decisions about their writes.\n\n" +
+			"Exit codes: 0 the run succeeded or the decision was accepted, 1 it failed or was refused,\n" +
+			"2 wrong usage or a request that cannot become a run, 3 Temporal or PostgreSQL cannot be\n" +
+			"reached or nobody answered in time, 4 the run was canceled.",
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
@@ -171,7 +178,9 @@ func (a *app) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v; see %s --help", err, c.CommandPath())
 	})
-	root.AddCommand(a.runCommand(), a.followCommand(), a.showCommand(), a.listCommand(), a.cancelCommand())
+	root.AddCommand(a.runCommand(), a.followCommand(), a.showCommand(), a.listCommand(), a.cancelCommand(),
+		a.pendingCommand(), a.decideCommand(approval.Approve), a.decideCommand(approval.Decline),
+		a.unsettledCommand(), a.settleCommand(), a.approvalKeyCommand())
 	return root
 }
 

@@ -71,6 +71,8 @@ func (a *app) cancel(c *cobra.Command, o owner, runID string, noWait bool) error
 type endOnly struct{ view }
 
 func (endOnly) transition(string, db.Transition)   {}
+func (endOnly) plan(string, db.WritePlan)          {}
+func (endOnly) refusal(string, db.Refusal)         {}
 func (endOnly) attempt(string, db.Attempt)         {}
 func (endOnly) call(string, db.CallReport, string) {}
 func (endOnly) state(agent.RunView)                {}

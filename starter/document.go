@@ -98,6 +98,9 @@ type showDocument struct {
 	Transitions []transitionDocument `json:"transitions"`
 	Attempts    []attemptDocument    `json:"attempts"`
 	ToolCalls   []callDocument       `json:"tool_calls"`
+	Plans       []planDocument       `json:"plans"`
+	Writes      []writeDocument      `json:"writes"`
+	Refusals    []refusalDocument    `json:"refused_approvals"`
 	// Answer is content and present with --content only.
 	Answer string `json:"answer,omitempty"`
 }
@@ -115,6 +118,8 @@ type eventDocument struct {
 	Transition *transitionDocument `json:"transition,omitempty"`
 	Attempt    *attemptDocument    `json:"attempt,omitempty"`
 	ToolCall   *callDocument       `json:"tool_call,omitempty"`
+	Plan       *planDocument       `json:"plan,omitempty"`
+	Refusal    *refusalDocument    `json:"refusal,omitempty"`
 	State      *agent.RunView      `json:"state,omitempty"`
 	Run        *runDocument        `json:"run,omitempty"`
 	Result     *agent.RunResult    `json:"result,omitempty"`

@@ -100,6 +100,13 @@ func (t *temporalEngine) Cancel(ctx context.Context, workflowID string) error {
 	return known(t.client.CancelWorkflow(ctx, workflowID, ""))
 }
 
+// SignalWorkflow implements engine.
+func (t *temporalEngine) SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
+	defer cancel()
+	return known(t.client.SignalWorkflow(ctx, workflowID, runID, signalName, arg))
+}
+
 // Served implements engine. A worker that went away stays in the server's list
 // for minutes, so a task that nobody takes counts for more than the list.
 func (t *temporalEngine) Served(ctx context.Context) (bool, error) {

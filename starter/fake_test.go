@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -156,6 +158,10 @@ func (f *fakeReader) ToolCall(_ context.Context, _ agent.Scope, _, callID string
 	return db.Run{}, db.ToolCall{ID: callID, Arguments: `{"query":"payment ` + hostile + `"}`}, nil
 }
 
+func (f *fakeReader) PlanState(_ context.Context, tenant, runID, callID string, revision int) (db.PlanState, error) {
+	return db.PlanState{Plan: db.WritePlan{RunID: runID, CallID: callID, Summary: fmt.Sprintf("Restart payment of %s.\n%s, revision %d", tenant, hostile, revision)}}, nil
+}
+
 func (f *fakeReader) ReadResult(_ context.Context, _ agent.Scope, _, _ string, _, limit int64) ([]byte, int64, error) {
 	// Cut in the middle of a character, as a byte limit does.
 	return []byte("line one " + hostile + "\nline two \xe4\xbb"), 3000, nil
@@ -168,12 +174,15 @@ type fakeEngine struct {
 	mu       sync.Mutex
 	started  []agent.RunRequest
 	canceled []string
-	startErr error
-	stateErr error
-	unserved bool
-	ended    chan struct{}
-	result   agent.RunResult
-	err      error
+	// signals are those that were sent; signalErr is what sending says.
+	signals   []string
+	signalErr error
+	startErr  error
+	stateErr  error
+	unserved  bool
+	ended     chan struct{}
+	result    agent.RunResult
+	err       error
 }
 
 func (f *fakeEngine) Start(_ context.Context, request agent.RunRequest) error {
@@ -201,6 +210,11 @@ func (f *fakeEngine) Cancel(_ context.Context, workflowID string) error {
 	return f.err
 }
 
+func (f *fakeEngine) SignalWorkflow(_ context.Context, workflowID, _, signalName string, _ any) error {
+	f.signals = append(f.signals, signalName+" to "+workflowID)
+	return f.signalErr
+}
+
 func (f *fakeEngine) Served(context.Context) (bool, error) { return !f.unserved, nil }
 func (f *fakeEngine) Close()                               {}
 
@@ -213,12 +227,15 @@ func failed(errorType, message string) error {
 type console struct {
 	reader *fakeReader
 	engine *fakeEngine
+	office *fakeOffice
 	// noTemporal makes Temporal unreachable.
 	noTemporal bool
 	stdin      string
-	terminal   bool
-	color      bool
-	env        map[string]string
+	// silent, if set, is a person who types nothing until it is closed.
+	silent   chan struct{}
+	terminal bool
+	color    bool
+	env      map[string]string
 }
 
 // outcome is what it printed and its exit code.
@@ -237,6 +254,7 @@ func (c console) invoke(ctx context.Context, args ...string) outcome {
 		in: strings.NewReader(c.stdin), out: &out, errOut: &errOut, inTerminal: c.terminal, color: c.color,
 		lookupEnv:  func(name string) (string, bool) { value, ok := env[name]; return value, ok },
 		openReader: func(context.Context, config.Config) (reader, error) { return c.reader, nil },
+		openOffice: func(context.Context, config.Config) (office, error) { return c.office, nil },
 		openEngine: func(context.Context, config.Config) (engine, error) {
 			if c.noTemporal {
 				return nil, &exit{exitUnreachable, "Temporal cannot be reached"}
@@ -244,8 +262,19 @@ func (c console) invoke(ctx context.Context, args ...string) outcome {
 			return c.engine, nil
 		},
 	}
+	if c.silent != nil {
+		a.in = silence{c.silent}
+	}
 	code := a.main(ctx, args)
 	return outcome{out.String(), errOut.String(), code}
+}
+
+// silence is an input on which nothing comes.
+type silence struct{ until chan struct{} }
+
+func (s silence) Read([]byte) (int, error) {
+	<-s.until
+	return 0, io.EOF
 }
 
 var errBroken = errors.New("broken")

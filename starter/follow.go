@@ -106,6 +106,9 @@ type follower struct {
 	step, seq int
 	attempts  map[attemptKey]bool
 	calls     map[string]bool
+	// plans are the statuses shown, refusals the places of those shown.
+	plans    map[planKey]db.PlanStatus
+	refusals map[int]bool
 
 	lastNews   time.Time
 	lastReach  time.Time
@@ -117,6 +120,11 @@ type follower struct {
 
 type attemptKey struct{ step, number int }
 
+type planKey struct {
+	callID   string
+	revision int
+}
+
 // workflowEnd is what Temporal says of the end.
 type workflowEnd struct {
 	result agent.RunResult
@@ -125,6 +133,7 @@ type workflowEnd struct {
 
 func (f *follower) follow(ctx context.Context) (ending, error) {
 	f.attempts, f.calls, f.noticed = map[attemptKey]bool{}, map[string]bool{}, map[string]bool{}
+	f.plans, f.refusals = map[planKey]db.PlanStatus{}, map[int]bool{}
 	f.lastNews, f.lastReach = time.Now(), time.Now()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -301,11 +310,37 @@ func (f *follower) show(ctx context.Context, report db.RunReport) {
 			}
 		}
 		for _, c := range step.Calls {
+			f.showDecisions(report, c.ID)
 			f.showCall(ctx, report.Run.Scope, c)
 		}
 	}
+	// Approvals that came for no call of the run.
+	f.showRefusals(report, func(db.Refusal) bool { return true })
 	// The end comes after what led to it.
 	f.showTransitions(report.Transitions, true)
+}
+
+// showDecisions shows what persons said about a call.
+func (f *follower) showDecisions(report db.RunReport, callID string) {
+	f.showRefusals(report, func(r db.Refusal) bool { return r.CallID == callID })
+	for _, p := range report.Plans {
+		key := planKey{p.CallID, p.Revision}
+		if p.CallID == callID && f.plans[key] != p.Status {
+			f.plans[key] = p.Status
+			f.news()
+			f.view.plan(f.scope.Tenant, p)
+		}
+	}
+}
+
+func (f *follower) showRefusals(report db.RunReport, match func(db.Refusal) bool) {
+	for i, r := range report.Refusals {
+		if !f.refusals[i] && match(r) {
+			f.refusals[i] = true
+			f.news()
+			f.view.refusal(f.runID, r)
+		}
+	}
 }
 
 func (f *follower) showTransitions(transitions []db.Transition, ends bool) {

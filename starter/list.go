@@ -111,5 +111,10 @@ func (a *app) list(ctx context.Context, filter db.RunFilter) error {
 		})
 	}
 	a.table(a.out, rows)
+	for _, s := range runs {
+		if s.Status == agent.StatusWaitingConfirmation {
+			fmt.Fprintln(a.out, a.paint(bold, s.RunID+" waits for a person: "+howToApprove(filter.Tenant, s.RunID)))
+		}
+	}
 	return nil
 }

@@ -1,10 +1,13 @@
 // Command starter starts agent runs and shows them: run, follow, show, list and
-// cancel. It talks to Temporal to start and cancel, and reads what happened from
-// PostgreSQL; it serves nothing.
+// cancel. With pending, approve and decline a person decides about writes, with
+// unsettled and settle an operator says what became of one. It talks to Temporal
+// to start, cancel and signal, and reads what happened from PostgreSQL; it serves
+// nothing.
 //
 // Exit codes: 0 the run succeeded (or the command did its work), 1 the run
-// failed, 2 wrong usage or a request that cannot become a run, 3 Temporal or
-// PostgreSQL cannot be reached, 4 the run was canceled, 130 interrupted.
+// failed (or the decision was refused), 2 wrong usage or a request that cannot
+// become a run, 3 Temporal or PostgreSQL cannot be reached, or nobody answered in
+// time, 4 the run was canceled, 130 interrupted.
 package main
 
 import (
@@ -23,7 +26,7 @@ func main() {
 		in: os.Stdin, out: os.Stdout, errOut: os.Stderr,
 		inTerminal: isTerminal(os.Stdin),
 		color:      isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
-		openReader: openReader, openEngine: openEngine,
+		openReader: openReader, openEngine: openEngine, openOffice: openOffice,
 	}
 	os.Exit(a.main(ctx, os.Args[1:]))
 }

@@ -21,8 +21,9 @@ func (a *app) showCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show RUN_ID",
 		Short: "Show what a run did and consumed",
-		Long: "Shows a run's transitions, steps, tool calls and ledger. Content (the answer, what the\n" +
-			"tools were asked and what they returned) is left out unless --content is given.",
+		Long: "Shows a run's transitions, steps, tool calls, writes and ledger. Content (the answer, what\n" +
+			"the tools were asked and what they returned, what persons were shown) is left out unless\n" +
+			"--content is given.",
 		Args: oneRun,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := o.check(); err != nil {
@@ -50,11 +51,17 @@ func (a *app) show(ctx context.Context, o owner, runID string, content bool) err
 	}
 	var contents map[string]callContent
 	if content {
-		if contents, err = readContents(ctx, database, report); err != nil {
+		if contents, err = readContents(ctx, database, report); err == nil {
+			err = readSummaries(ctx, database, report)
+		}
+		if err != nil {
 			return a.explain(err, runID, o.tenant)
 		}
 	} else {
 		report.Answer = ""
+		for i := range report.Writes {
+			report.Writes[i].SettledNote = ""
+		}
 	}
 	if a.json {
 		return printJSON(a.out, a.showDocument(report, contents), "  ")
@@ -91,6 +98,7 @@ func (a *app) showDocument(report db.RunReport, contents map[string]callContent)
 	document := showDocument{
 		Run: a.runDocument(report), Answer: report.Answer,
 		Transitions: []transitionDocument{}, Attempts: []attemptDocument{}, ToolCalls: []callDocument{},
+		Plans: []planDocument{}, Writes: []writeDocument{}, Refusals: []refusalDocument{},
 	}
 	for _, t := range report.Transitions {
 		document.Transitions = append(document.Transitions, toTransition(t))
@@ -100,6 +108,15 @@ func (a *app) showDocument(report db.RunReport, contents map[string]callContent)
 	}
 	for _, c := range report.Calls() {
 		document.ToolCalls = append(document.ToolCalls, toCall(c, contents[c.ID].arguments, contents[c.ID].excerpt))
+	}
+	for _, p := range report.Plans {
+		document.Plans = append(document.Plans, toPlanDocument(p, p.Summary))
+	}
+	for _, w := range report.Writes {
+		document.Writes = append(document.Writes, toWriteDocument(w))
+	}
+	for _, r := range report.Refusals {
+		document.Refusals = append(document.Refusals, toRefusalDocument(r))
 	}
 	return document
 }
@@ -147,6 +164,7 @@ func (a *app) printReport(report db.RunReport, contents map[string]callContent, 
 		}
 	}
 
+	a.printWrites(report)
 	a.heading("Ledger")
 	a.printLedger(report)
 	switch {

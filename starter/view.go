@@ -12,6 +12,10 @@ import (
 type view interface {
 	started(request agent.RunRequest, webUI string)
 	transition(runID string, t db.Transition)
+	// plan shows a plan that waits for a person, and again when it was decided.
+	plan(tenant string, p db.WritePlan)
+	// refusal shows an approval that was not believed.
+	refusal(runID string, r db.Refusal)
 	attempt(runID string, t db.Attempt)
 	// call shows a tool call that has an outcome. Its arguments are content,
 	// read from the database on behalf of the run's owner.
@@ -60,6 +64,19 @@ func (v textView) transition(_ string, t db.Transition) {
 	fmt.Fprintln(v.out, v.paint(dim, string(t.To)))
 }
 
+func (v textView) plan(tenant string, p db.WritePlan) {
+	if p.Status == db.PlanPending {
+		fmt.Fprintf(v.out, "        %s %s waits for a person until %s\n", oneLine(p.Tool, 64), planObject(p), clock(p.ExpiresAt))
+		fmt.Fprintln(v.out, v.paint(bold, "        "+howToApprove(tenant, p.RunID)))
+		return
+	}
+	fmt.Fprintf(v.out, "        %s %s  %s\n", oneLine(p.Tool, 64), planObject(p), v.paint(planStyle(p.Status), planStatus(p)))
+}
+
+func (v textView) refusal(_ string, r db.Refusal) {
+	fmt.Fprintln(v.out, v.paint(yellow, "        "+refusalLine(r)))
+}
+
 func (v textView) attempt(_ string, t db.Attempt) {
 	fmt.Fprintln(v.out, v.attemptLine(t))
 }
@@ -92,6 +109,9 @@ func (v textView) end(e ending) {
 		fmt.Fprintln(v.out, "ledger  "+ledgerLine(r.Totals.Usage, r.Run.Budget))
 	}
 	fmt.Fprintln(v.out, "web UI  "+v.webUI(e.tenant, e.runID))
+	if reason == agent.ReasonOutcomeUnknown {
+		fmt.Fprintln(v.out, "\nNobody knows whether a write happened. Find out and record it: "+howToSettle(e.tenant))
+	}
 }
 
 // ledgerLine is what a run consumed, and of how much.
@@ -154,6 +174,8 @@ func (a *app) callLine(c db.CallReport, arguments string) string {
 	switch c.Status {
 	case db.CallSucceeded:
 		fmt.Fprintf(&b, "  %d bytes", c.ResultBytes)
+	case db.CallUnknown:
+		b.WriteString("  " + a.paint(red, "outcome unknown"))
 	case db.CallRefused, db.CallFailed, db.CallAbandoned:
 		text := string(c.Status)
 		if c.Error != nil {
@@ -184,6 +206,16 @@ func (v jsonView) started(request agent.RunRequest, webUI string) {
 func (v jsonView) transition(runID string, t db.Transition) {
 	document := toTransition(t)
 	v.print(eventDocument{Event: "transition", RunID: runID, Transition: &document})
+}
+
+func (v jsonView) plan(_ string, p db.WritePlan) {
+	document := toPlanDocument(p, "")
+	v.print(eventDocument{Event: "plan", RunID: p.RunID, Plan: &document})
+}
+
+func (v jsonView) refusal(runID string, r db.Refusal) {
+	document := toRefusalDocument(r)
+	v.print(eventDocument{Event: "refusal", RunID: runID, Refusal: &document})
 }
 
 func (v jsonView) attempt(runID string, t db.Attempt) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fairlead/fairlead/agent"
 )
 
 // maxQuoteBytes is how much of a log line an answer quotes.
@@ -22,6 +24,7 @@ const (
 	leaking     // connections outlive their requests
 	exhausted   // all connections in use, none leaked
 	unreachable // no status, but a log
+	untried     // healthy, but nobody has paid since the start
 )
 
 func (f findings) verdict() verdict {
@@ -42,28 +45,89 @@ func (f findings) verdict() verdict {
 }
 
 // answer composes the final answer: verdict, evidence, next steps, limits.
-func (s observed) answer(f findings) string {
-	p := s.phrases
+func (s observed) answer(r report) string {
+	if r.restart.known {
+		return s.answerRestarted(r)
+	}
+	p, f := s.phrases, r.before
 	verdict := f.verdict()
 	var text strings.Builder
 	fmt.Fprintf(&text, p.verdicts[verdict], f.service.Name, f.service.Environment)
 	if verdict == leaking {
 		text.WriteString("\n\n" + p.cause(f))
 	}
-	text.WriteString("\n\n" + p.evidence + "\n")
-	for _, line := range s.evidence(f) {
-		text.WriteString("- " + line + "\n")
+	if r.restart.asked {
+		text.WriteString("\n\n" + p.whyNot(r.restart.observation))
 	}
-	if next := p.next[verdict]; len(next) > 0 {
-		text.WriteString("\n" + p.nextSteps + "\n")
-		for i, step := range next {
-			fmt.Fprintf(&text, "%d. %s\n", i+1, fmt.Sprintf(step, f.service.Name))
-		}
-	}
+	list(&text, p.evidence, s.evidence(f))
+	s.steps(&text, p.next[verdict], f)
 	if verdict == leaking {
+		if s.wish.handsOff {
+			text.WriteString("\n" + p.handsOff + "\n")
+		} else if !r.restart.asked {
+			text.WriteString("\n" + p.offer + "\n")
+		}
 		text.WriteString("\n" + p.notSeen + "\n")
 	}
 	return strings.TrimRight(text.String(), "\n")
+}
+
+// answerRestarted says what was before the restart and what is now.
+func (s observed) answerRestarted(r report) string {
+	p, f := s.phrases, r.after
+	verdict := f.verdict()
+	if verdict == healthy && f.status.value.Requests.Succeeded == 0 {
+		verdict = untried
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, p.results[verdict], f.service.Name, f.service.Environment)
+	text.WriteString("\n\n" + p.cause(r.before))
+	done := r.restart.value
+	fmt.Fprintf(&text, "\n\n"+p.restarted, done.FromVersion, clock(done.RestartedAt), r.restart.observation.citation())
+	list(&text, p.before, s.evidence(r.before))
+	list(&text, p.after, s.evidence(f))
+	// What no restart mends: the leak itself.
+	next := slices.Clone(p.next[leaking][1:])
+	if verdict != leaking {
+		next = append(next, p.next[verdict]...)
+	}
+	s.steps(&text, next, f)
+	text.WriteString("\n" + p.notSeen + "\n")
+	return strings.TrimRight(text.String(), "\n")
+}
+
+// whyNot says why a restart that was proposed did not happen. An error of a
+// write promises that it did not; a result that cannot be read promises nothing.
+func (p phrases) whyNot(o observation) string {
+	if o.envelope.Error == nil {
+		return fmt.Sprintf(p.unclearRestart, o.problem(), o.citation())
+	}
+	why, known := p.refusals[agent.ToolErrorCode(o.problem())]
+	if !known {
+		why = fmt.Sprintf(p.refused, o.problem())
+	}
+	return fmt.Sprintf(p.notRestarted, why, o.citation())
+}
+
+func list(text *strings.Builder, heading string, lines []string) {
+	text.WriteString("\n\n" + heading + "\n")
+	for i, line := range lines {
+		if i > 0 {
+			text.WriteString("\n")
+		}
+		text.WriteString("- " + line)
+	}
+}
+
+func (s observed) steps(text *strings.Builder, steps []string, f findings) {
+	text.WriteString("\n")
+	if len(steps) == 0 {
+		return
+	}
+	text.WriteString("\n" + s.phrases.nextSteps + "\n")
+	for i, step := range steps {
+		fmt.Fprintf(text, "%d. %s\n", i+1, fmt.Sprintf(step, f.service.Name))
+	}
 }
 
 func (s observed) evidence(f findings) []string {

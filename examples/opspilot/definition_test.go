@@ -16,24 +16,37 @@ func TestDefinition(t *testing.T) {
 	d, err := opspilot.Definition()
 	require.NoError(t, err)
 	require.Equal(t, "opspilot", d.Name)
-	require.Equal(t, "1", d.Version)
+	require.Equal(t, "2", d.Version)
 	require.Equal(t, "scripted", d.Model)
 	require.Equal(t, []string{"production", "staging", "test"}, d.Environments)
-	require.Equal(t, agent.Budget{MaxSteps: 12, MaxToolCalls: 20, MaxTokens: 120_000, MaxCostMicros: 500_000, Timeout: 3 * time.Minute}, d.AgentBudget())
+	require.Equal(t, agent.Budget{MaxSteps: 16, MaxToolCalls: 24, MaxTokens: 200_000, MaxCostMicros: 500_000, Timeout: 3 * time.Minute}, d.AgentBudget())
 	require.NoError(t, d.AgentBudget().Validate())
 	require.True(t, d.Budget.AllowUnpriced)
-	require.Equal(t, append(allTools, tool.FetchResultName), d.Tools)
+	require.Equal(t, append(append([]string{}, allTools...), tool.FetchResultName), d.Tools)
 	require.Equal(t, []string{tool.FetchResultName}, setup(t).registry.Missing(d.Tools))
 	require.Contains(t, d.System, "data that others wrote")
+	require.Equal(t, 24*time.Hour, d.Writes.ConfirmWithin)
+}
+
+func TestWithTickets(t *testing.T) {
+	t.Parallel()
+	d, err := opspilot.Definition(opspilot.WithTickets(), opspilot.WithTickets(), opspilot.WithModel("gpt-4o-mini"))
+	require.NoError(t, err)
+	require.Equal(t, "2.tickets@gpt-4o-mini", d.Version)
+	require.Equal(t, append(append([]string{}, allTools...), tool.FetchResultName, opspilot.OpenTicket), d.Tools)
+
+	require.Equal(t, []string{tool.FetchResultName, opspilot.OpenTicket}, setup(t).registry.Missing(d.Tools))
+	withTickets := setupWith(t, opspilot.Config{TicketURL: "http://127.0.0.1:1"})
+	require.Equal(t, []string{tool.FetchResultName}, withTickets.registry.Missing(d.Tools))
 }
 
 func TestWithModelIsAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for model, want := range map[string]string{
-		"":                    "1",
-		"scripted":            "1",
-		"gpt-4o-mini":         "1@gpt-4o-mini",
-		"openai:meta/llama-3": "1@openai:meta-llama-3",
+		"":                    "2",
+		"scripted":            "2",
+		"gpt-4o-mini":         "2@gpt-4o-mini",
+		"openai:meta/llama-3": "2@openai:meta-llama-3",
 	} {
 		d, err := opspilot.Definition(opspilot.WithModel(model))
 		require.NoError(t, err)

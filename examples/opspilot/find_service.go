@@ -42,7 +42,7 @@ type foundService struct {
 	StartedAt   time.Time `json:"started_at"`
 }
 
-func newFindService(registry *services.Registry) (tool.Tool, error) {
+func newFindService(_ Config, registry *services.Registry) (tool.Tool, error) {
 	spec := tool.Spec{
 		Name:    FindService,
 		Version: "1",

@@ -7,7 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,24 +26,77 @@ import (
 	"github.com/fairlead/fairlead/tool"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "opspilot-")
+	if err != nil {
+		panic(err)
+	}
+	programDir = dir
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
 
-var allTools = []string{opspilot.FindService, opspilot.ServiceStatus, opspilot.QueryLogs}
+var (
+	programDir   string
+	buildProgram = sync.OnceValue(func() error {
+		output, err := exec.Command("go", "build", "-o", filepath.Join(programDir, "payment-api"), "./cmd/payment-api").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, output)
+		}
+		return nil
+	})
+)
+
+var allTools = []string{opspilot.FindService, opspilot.ServiceStatus, opspilot.QueryLogs, opspilot.RestartService}
 
 // ward is a service registry with the services of one test, and the tools on it.
 type ward struct {
 	dir      string
+	tools    []tool.Tool
 	registry *tool.Registry
+	// refuse, if set, is what becomes of writes that are proposed; else they are
+	// confirmed.
+	refuse *tool.Error
+	// performed, if set, is called after a write was performed.
+	performed func()
 }
 
-func setup(t *testing.T) ward {
+func setup(t *testing.T) ward { return setupWith(t, opspilot.Config{}) }
+
+func setupWith(t *testing.T, config opspilot.Config) ward {
 	t.Helper()
 	dir := t.TempDir()
-	tools, err := opspilot.Tools(opspilot.Config{RegistryDir: filepath.Join(dir, "services")})
+	config.RegistryDir = filepath.Join(dir, "services")
+	tools, err := opspilot.Tools(config)
 	require.NoError(t, err)
 	registry, err := tool.NewRegistry(tools...)
 	require.NoError(t, err)
-	return ward{dir, registry}
+	return ward{dir: dir, tools: tools, registry: registry}
+}
+
+// admit starts a service as a process of its own, beneath a supervisor.
+func (w ward) admit(t *testing.T, config patient.StartConfig) *patient.Patient {
+	t.Helper()
+	require.NoError(t, buildProgram())
+	config.Binary, config.Dir = filepath.Join(programDir, "payment-api"), w.dir
+	p, err := patient.Start(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		if err := p.Stop(); err != nil {
+			t.Errorf("stop: %v", err)
+		}
+	})
+	return p
+}
+
+// tool is the tool itself, for the conformance suites.
+func (w ward) tool(t *testing.T, name string) tool.Tool {
+	t.Helper()
+	i := slices.IndexFunc(w.tools, func(made tool.Tool) bool { return made.Spec().Name == name })
+	require.GreaterOrEqual(t, i, 0)
+	return w.tools[i]
 }
 
 // put registers a service that does not run.
@@ -114,18 +172,55 @@ func actor(environment string) tool.Actor {
 	return tool.Actor{Scope: agent.Scope{Tenant: "acme", User: "ada", Environment: environment}}
 }
 
-// execute checks and executes a call, as the activity does.
+// call is a checked call as the activities make it.
+func (w ward) call(t *testing.T, environment, name, arguments string) (tool.Call, *tool.Error) {
+	t.Helper()
+	allow := allTools
+	if !slices.Contains(allow, name) {
+		allow = append(slices.Clone(allTools), name)
+	}
+	checked, refused := w.registry.Check(actor(environment), allow, name, arguments)
+	return tool.Call{
+		Invocation: tool.Invocation{Actor: actor(environment), RunID: "run-1", CallID: "1.0", Arguments: checked.Arguments},
+		Tool:       name, Allow: allow, ArgumentsHash: checked.Hash,
+	}, refused
+}
+
+// execute checks and executes a read, as the activity does.
 func (w ward) execute(t *testing.T, environment, name, arguments string) (tool.Result, error) {
 	t.Helper()
-	checked, refused := w.registry.Check(actor(environment), allTools, name, arguments)
+	call, refused := w.call(t, environment, name, arguments)
 	if refused != nil {
 		return tool.Result{}, refused
 	}
-	return w.registry.Execute(t.Context(), tool.Call{
-		Invocation: tool.Invocation{Actor: actor(environment), RunID: "run-1", CallID: "1.0", Arguments: checked.Arguments},
-		Tool:       name, Allow: allTools, ArgumentsHash: checked.Hash,
-	})
+	return w.registry.Execute(t.Context(), call)
 }
+
+// write is a write that was prepared and confirmed.
+func (w ward) write(t *testing.T, environment, name, arguments, key string) (tool.Plan, tool.Call) {
+	t.Helper()
+	call, refused := w.call(t, environment, name, arguments)
+	require.Nil(t, refused)
+	plan, err := w.registry.Prepare(t.Context(), call)
+	require.NoError(t, err)
+	call.Key, call.Version = key, plan.Version
+	return plan, call
+}
+
+// prepareFails makes a plan, which must fail with an error for the model.
+func (w ward) prepareFails(t *testing.T, environment, name, arguments string) *tool.Error {
+	t.Helper()
+	call, refused := w.call(t, environment, name, arguments)
+	if refused != nil {
+		return refused
+	}
+	_, err := w.registry.Prepare(t.Context(), call)
+	var shown *tool.Error
+	require.True(t, errors.As(err, &shown), "%v", err)
+	return shown
+}
+
+func key(digit string) string { return strings.Repeat(digit, 64) }
 
 // succeed executes a call and decodes its result.
 func succeed[T any](t *testing.T, w ward, environment, name, arguments string) T {

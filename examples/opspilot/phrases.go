@@ -1,6 +1,10 @@
 package opspilot
 
-import "unicode"
+import (
+	"unicode"
+
+	"github.com/fairlead/fairlead/agent"
+)
 
 // phrases is the wording of an answer in one language. The verbs of each format
 // are in the same order in all languages.
@@ -14,6 +18,16 @@ type phrases struct {
 	evidence, health, pool, requests   string
 	lines, noLines, example, unusable  string
 	nextSteps, notSeen                 string
+
+	// results say how it looks after a restart: name and environment.
+	results                       map[verdict]string
+	restarted, before, after      string
+	offer, handsOff, notRestarted string
+	// refusals say why nothing was restarted; others take the code.
+	refusals map[agent.ToolErrorCode]string
+	refused  string
+	// unclearRestart is for a result that cannot be read.
+	unclearRestart string
 }
 
 // phrasesFor answers Chinese questions in Chinese and all others in English.
@@ -63,6 +77,31 @@ var english = phrases{
 	unusable:   "%s gave no usable result (%s). %s",
 	nextSteps:  "Next steps:",
 	notSeen:    "Not known: I have seen numbers and logs, not the source code, so the cause is a hypothesis.",
+
+	results: map[verdict]string{
+		unclear:     "%s (%s) was failing and has been restarted. I cannot say how it does now: too little of what I asked for came back.",
+		healthy:     "%s (%s) was failing, was restarted, and works again as far as I can see.",
+		untried:     "%s (%s) was failing, was restarted, and says that it is healthy; no payment has succeeded since, so it has yet to prove it.",
+		recovered:   "%s (%s) was failing, was restarted, and is healthy now, but has logged errors since.",
+		leaking:     "%s (%s) was failing and was restarted, but its connections have leaked again: it still fails.",
+		exhausted:   "%s (%s) was failing and was restarted, but all its connections to the bank are in use again, though none has leaked.",
+		unreachable: "%s (%s) was failing and was restarted, but does not answer now.",
+	},
+	restarted:    "Restart: the process that had been running since %s ended, and a new one started at %s. %s",
+	before:       "Before the restart:",
+	after:        "After the restart:",
+	offer:        "If I am asked to fix it, I propose the restart, and a person confirms or declines it before anything happens.",
+	handsOff:     "I have not proposed a restart, because I was asked to leave it alone.",
+	notRestarted: "Nothing was restarted: %s. %s",
+	refusals: map[agent.ToolErrorCode]string{
+		agent.ToolDeclined:     "I proposed it, and it was declined",
+		agent.ToolNotConfirmed: "I proposed it, and nobody confirmed it in time",
+		agent.ToolConflict:     "the service changed before it could be done",
+		agent.ToolForbidden:    "it is not allowed here",
+		agent.ToolUnknown:      "I have no tool for it here",
+	},
+	refused:        "restart_service did not succeed (%s)",
+	unclearRestart: "Whether it was restarted I cannot say: the result of restart_service is of no use (%s). %s",
 }
 
 var chinese = phrases{
@@ -102,4 +141,29 @@ var chinese = phrases{
 	unusable:   "%s 没有返回可用结果（%s）。%s",
 	nextSteps:  "建议的下一步：",
 	notSeen:    "尚不清楚：我只看到了指标和日志，没有看到源代码，因此上述原因只是假设。",
+
+	results: map[verdict]string{
+		unclear:     "%s（%s）此前正在失败，已经重启。目前状况无法判断：查询返回的信息太少。",
+		healthy:     "%s（%s）此前正在失败，重启后就目前所见已恢复正常。",
+		untried:     "%s（%s）此前正在失败，已经重启并报告健康；但重启以来还没有成功的支付，尚待证实。",
+		recovered:   "%s（%s）此前正在失败，重启后健康，但重启以来日志中有错误记录。",
+		leaking:     "%s（%s）此前正在失败，重启后连接再次泄漏，仍在失败。",
+		exhausted:   "%s（%s）此前正在失败，重启后所有银行连接又都在使用中，但没有泄漏。",
+		unreachable: "%s（%s）此前正在失败，重启后没有响应。",
+	},
+	restarted:    "重启：自 %s 起运行的进程已结束，新进程启动于 %s。%s",
+	before:       "重启之前：",
+	after:        "重启之后：",
+	offer:        "如需修复，我会提出重启，由人确认或拒绝之后才会执行。",
+	handsOff:     "我没有提出重启，因为您要求不要动它。",
+	notRestarted: "没有重启任何服务：%s。%s",
+	refusals: map[agent.ToolErrorCode]string{
+		agent.ToolDeclined:     "我提出了重启，但被拒绝了",
+		agent.ToolNotConfirmed: "我提出了重启，但没有人及时确认",
+		agent.ToolConflict:     "在执行之前服务已发生变化",
+		agent.ToolForbidden:    "这里不允许重启",
+		agent.ToolUnknown:      "这里没有可用于重启的工具",
+	},
+	refused:        "restart_service 没有成功（%s）",
+	unclearRestart: "无法判断是否已重启：restart_service 的结果不可用（%s）。%s",
 }

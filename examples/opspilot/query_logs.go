@@ -49,7 +49,7 @@ type foundLines struct {
 	Lines         []json.RawMessage `json:"lines"`
 }
 
-func newQueryLogs(registry *services.Registry) (tool.Tool, error) {
+func newQueryLogs(_ Config, registry *services.Registry) (tool.Tool, error) {
 	spec := tool.Spec{
 		Name:    QueryLogs,
 		Version: "1",

@@ -27,7 +27,9 @@ var logLimits = []int{20, 5, 1}
 // turn follows from the tool results in the request, and every number of the
 // answer is one that a tool returned. It finds the service that the question
 // names, looks at its status and errors, looks at warnings when connections run
-// out, and then says what it saw. Each turn takes delay.
+// out, and then says what it saw. If connections have leaked and the user's
+// words ask for a repair, it proposes a restart first; when that was done it
+// looks again and says what was before and what is now. Each turn takes delay.
 func Script(delay time.Duration) scripted.Script {
 	return func(_ context.Context, request model.Request) (scripted.Turn, error) {
 		turn, err := nextTurn(request)
@@ -41,7 +43,7 @@ func nextTurn(request model.Request) (scripted.Turn, error) {
 	if seen.service == "" {
 		return say(seen.phrases.askName), nil
 	}
-	find, done := seen.last(FindService, nil)
+	find, done := seen.observations.last(FindService, nil)
 	if !done {
 		return do(proposed{FindService, findServiceArguments{Query: seen.service}})
 	}
@@ -56,34 +58,59 @@ func nextTurn(request model.Request) (scripted.Turn, error) {
 	return examine(seen, service)
 }
 
-// examine looks at one service until there is enough for an answer.
+// examine looks at one service until there is enough for an answer, and mends
+// it in between if that is asked for.
 func examine(seen observed, service foundService) (scripted.Turn, error) {
-	f := findings{service: service}
+	before, attempt, after := seen.observations.around(RestartService)
+	r := report{before: findings{service: service}}
+	if missing := r.before.gather(before, ""); len(missing) > 0 {
+		return do(missing...)
+	}
+	if attempt == nil {
+		if r.before.verdict() == leaking && seen.wish.fix {
+			return do(proposed{RestartService, restartServiceArguments{ServiceID: service.ID}})
+		}
+		return say(seen.answer(r)), nil
+	}
+	r.restart.read(*attempt)
+	if r.restart.known {
+		r.after.service = service
+		since := r.restart.value.RestartedAt.UTC().Format(time.RFC3339Nano)
+		if missing := r.after.gather(after, since); len(missing) > 0 {
+			return do(missing...)
+		}
+	}
+	return say(seen.answer(r)), nil
+}
+
+// gather reads what is known of the service, in the log since that time if one
+// is given, and returns the calls whose results are still missing.
+func (f *findings) gather(seen observations, since string) []proposed {
 	status, haveStatus := seen.last(ServiceStatus, nil)
 	failures, haveFailures := seen.last(QueryLogs, isLevel("ERROR"))
 	if !haveStatus || !haveFailures {
-		return do(
-			proposed{ServiceStatus, serviceStatusArguments{ServiceID: service.ID}},
-			proposed{QueryLogs, queryLogsArguments{ServiceID: service.ID, Level: "ERROR", Limit: logLimits[0]}},
-		)
+		return []proposed{
+			{ServiceStatus, serviceStatusArguments{ServiceID: f.service.ID}},
+			{QueryLogs, queryLogsArguments{ServiceID: f.service.ID, Level: "ERROR", Since: since, Limit: logLimits[0]}},
+		}
 	}
 	if again, narrower := narrow(failures); narrower {
-		return do(again)
+		return []proposed{again}
 	}
 	f.status.read(status)
 	f.failures.read(failures)
-
-	if f.poolExhausted() {
-		warnings, haveWarnings := seen.last(QueryLogs, isLevel("WARN"))
-		if !haveWarnings {
-			return do(proposed{QueryLogs, queryLogsArguments{ServiceID: service.ID, Level: "WARN", Contains: "pool", Limit: logLimits[0]}})
-		}
-		if again, narrower := narrow(warnings); narrower {
-			return do(again)
-		}
-		f.warnings.read(warnings)
+	if !f.poolExhausted() {
+		return nil
 	}
-	return say(seen.answer(f)), nil
+	warnings, haveWarnings := seen.last(QueryLogs, isLevel("WARN"))
+	if !haveWarnings {
+		return []proposed{{QueryLogs, queryLogsArguments{ServiceID: f.service.ID, Level: "WARN", Since: since, Contains: "pool", Limit: logLimits[0]}}}
+	}
+	if again, narrower := narrow(warnings); narrower {
+		return []proposed{again}
+	}
+	f.warnings.read(warnings)
+	return nil
 }
 
 // choice returns the service that was meant: the exact name, or the only match.
@@ -126,9 +153,13 @@ type observed struct {
 	phrases phrases
 	// service is the name that the user's words contain, "" if none.
 	service string
+	// wish is what the user wants done.
+	wish wish
 	// observations are the answered calls since the user's last message.
-	observations []observation
+	observations observations
 }
+
+type observations []observation
 
 // observation is one tool call with its result.
 type observation struct {
@@ -153,6 +184,7 @@ func observeRequest(request model.Request) observed {
 		case model.RoleUser:
 			seen.observations = nil
 			seen.phrases = phrasesFor(message.Text)
+			seen.wish = seen.wish.after(message.Text)
 			// "And its error log?" means the service named before.
 			if name := serviceName(message.Text); name != "" {
 				seen.service = name
@@ -171,14 +203,24 @@ func observeRequest(request model.Request) observed {
 }
 
 // last returns the newest answered call of a tool that fits; nil fits all.
-func (s observed) last(name string, fits func(model.ToolCall) bool) (observation, bool) {
-	for i := len(s.observations) - 1; i >= 0; i-- {
-		o := s.observations[i]
-		if o.call.Name == name && (fits == nil || fits(o.call)) {
-			return o, true
+func (s observations) last(name string, fits func(model.ToolCall) bool) (observation, bool) {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i].call.Name == name && (fits == nil || fits(s[i].call)) {
+			return s[i], true
 		}
 	}
 	return observation{}, false
+}
+
+// around splits the observations at the newest call of a tool; at is nil and
+// all are before if there is none.
+func (s observations) around(name string) (before observations, at *observation, after observations) {
+	for i := len(s) - 1; i >= 0; i-- {
+		if s[i].call.Name == name {
+			return s[:i], &s[i], s[i+1:]
+		}
+	}
+	return s, nil, nil
 }
 
 // decode reads a complete, successful result.
@@ -250,7 +292,15 @@ func do(calls ...proposed) (scripted.Turn, error) {
 
 func say(text string) scripted.Turn { return scripted.Turn{Text: text} }
 
-// findings are the facts that an answer is made of.
+// report is what an answer is made of. restart is set if one was proposed, after
+// if it was done.
+type report struct {
+	before  findings
+	restart fact[restartedService]
+	after   findings
+}
+
+// findings are the facts about a service at one time.
 type findings struct {
 	service  foundService
 	status   fact[observedStatus]

@@ -58,16 +58,27 @@ func (w ward) ask(t *testing.T, environment string, questions ...string) run {
 func (w ward) message(t *testing.T, environment string, call model.ToolCall, resultID string) model.Message {
 	t.Helper()
 	message := model.Message{Role: model.RoleTool, CallID: call.ID, ToolName: call.Name}
-	result, err := w.execute(t, environment, call.Name, call.Arguments)
+	spec, _ := w.registry.Spec(call.Name)
+	result, err := tool.Result{}, error(nil)
+	switch {
+	case spec.Risk != tool.Write:
+		result, err = w.execute(t, environment, call.Name, call.Arguments)
+	case w.refuse != nil:
+		err = w.refuse
+	default:
+		_, confirmed := w.write(t, environment, call.Name, call.Arguments, key("a"))
+		result, err = w.registry.Commit(t.Context(), confirmed)
+		if w.performed != nil {
+			w.performed()
+		}
+	}
 	var shown *tool.Error
 	if errors.As(err, &shown) {
 		message.Text = string(tool.ErrorEnvelope(shown))
 		return message
 	}
 	require.NoError(t, err)
-	checked, refused := w.registry.Check(actor(environment), allTools, call.Name, call.Arguments)
-	require.Nil(t, refused)
-	message.Text = string(tool.NewEnvelope(checked.Spec, resultID, result).Bytes())
+	message.Text = string(tool.NewEnvelope(spec, resultID, result).Bytes())
 	return message
 }
 
@@ -98,7 +109,7 @@ func TestScriptFindsTheLeak(t *testing.T) {
 		`"order_id":"ord-10"`,
 		"3× `bank did not answer in time`",
 		"[service_status res-2-0]", "[query_logs res-3-0]",
-		"I have not done it", "hypothesis",
+		"I have not done it", "hypothesis", "If I am asked to fix it, I propose the restart",
 	} {
 		require.Contains(t, got.answer, want)
 	}
@@ -257,6 +268,8 @@ func FuzzScriptSurvivesToolMessages(f *testing.F) {
 			}},
 			{Role: model.RoleTool, CallID: "s1c0", Text: second},
 			{Role: model.RoleTool, CallID: "s1c1", Text: second},
+			{Role: model.RoleAssistant, Calls: []model.ToolCall{{ID: "s2c0", Name: opspilot.RestartService, Arguments: `{}`}}},
+			{Role: model.RoleTool, CallID: "s2c0", Text: first},
 		}}
 		turn, err := opspilot.Script(0)(t.Context(), request)
 		if err != nil || turn.Text == "" && len(turn.Calls) == 0 {

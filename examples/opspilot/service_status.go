@@ -42,7 +42,7 @@ type observedStatus struct {
 	HeapBytes     uint64            `json:"heap_bytes"`
 }
 
-func newServiceStatus(registry *services.Registry) (tool.Tool, error) {
+func newServiceStatus(_ Config, registry *services.Registry) (tool.Tool, error) {
 	spec := tool.Spec{
 		Name:    ServiceStatus,
 		Version: "1",
@@ -58,7 +58,7 @@ func newServiceStatus(registry *services.Registry) (tool.Tool, error) {
 		}`),
 		Risk: tool.Read, Timeout: 10 * time.Second, Source: "service-status", Trust: tool.Authoritative,
 	}
-	client := loopbackClient()
+	client := loopbackClient(statusTimeout)
 	built, err := tool.NewRead(spec, func(ctx context.Context, call tool.Invocation, a serviceStatusArguments) (tool.Result, error) {
 		record, err := lookUp(registry, call, a.ServiceID)
 		if err != nil {
@@ -71,17 +71,6 @@ func newServiceStatus(registry *services.Registry) (tool.Tool, error) {
 		return tool.JSON(status)
 	})
 	return authorized{built, serviceInEnvironment(registry)}, err
-}
-
-// loopbackClient asks registered services. Their addresses come from the
-// registry, which accepts loopback addresses only, and never from the model. It
-// follows no redirect and uses no proxy.
-func loopbackClient() *http.Client {
-	return &http.Client{
-		Timeout:       statusTimeout,
-		Transport:     &http.Transport{DisableKeepAlives: true, DisableCompression: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
 }
 
 func observe(ctx context.Context, client *http.Client, record services.Record) (observedStatus, error) {

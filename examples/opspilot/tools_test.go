@@ -22,9 +22,9 @@ func TestToolsAreDeclaredAsTheyBehave(t *testing.T) {
 	t.Parallel()
 	fast := map[string]bool{opspilot.FindService: true, opspilot.ServiceStatus: false, opspilot.QueryLogs: true}
 	offered := setup(t).registry.Offer(actor("production"), allTools)
-	require.Len(t, offered, 3)
+	require.Len(t, offered, 4)
 	for _, spec := range offered {
-		require.Equal(t, tool.Read, spec.Risk, spec.Name)
+		require.Equal(t, spec.Name == opspilot.RestartService, spec.Risk == tool.Write, spec.Name)
 		require.Equal(t, fast[spec.Name], spec.Fast, spec.Name)
 		require.Equal(t, spec.Name == opspilot.QueryLogs, spec.Trust == tool.Untrusted, spec.Name)
 	}
@@ -34,6 +34,8 @@ func TestToolsNeedARegistry(t *testing.T) {
 	t.Parallel()
 	_, err := opspilot.Tools(opspilot.Config{})
 	require.ErrorContains(t, err, "no directory")
+	_, err = opspilot.Tools(opspilot.Config{RegistryDir: t.TempDir(), TicketTimeout: -1})
+	require.ErrorContains(t, err, "negative")
 }
 
 type found struct {

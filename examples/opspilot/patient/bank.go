@@ -22,6 +22,7 @@ const (
 type bank struct {
 	listener      net.Listener
 	incidentUntil time.Time
+	incidentFile  string
 
 	mu    sync.Mutex
 	seen  int
@@ -29,12 +30,12 @@ type bank struct {
 	done  sync.WaitGroup
 }
 
-func openBank(incidentUntil time.Time) (*bank, error) {
+func openBank(incidentUntil time.Time, incidentFile string) (*bank, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("open bank: %w", err)
 	}
-	b := &bank{listener: listener, incidentUntil: incidentUntil, conns: map[net.Conn]struct{}{}}
+	b := &bank{listener: listener, incidentUntil: incidentUntil, incidentFile: incidentFile, conns: map[net.Conn]struct{}{}}
 	b.done.Go(b.accept)
 	return b, nil
 }
@@ -75,7 +76,18 @@ func (b *bank) silent() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen++
-	return b.seen%silentEvery == 0 && time.Now().Before(b.incidentUntil)
+	return b.seen%silentEvery == 0 && b.incident()
+}
+
+func (b *bank) incident() bool {
+	if !time.Now().Before(b.incidentUntil) {
+		return false
+	}
+	if b.incidentFile == "" {
+		return true
+	}
+	_, err := os.Stat(b.incidentFile)
+	return err == nil
 }
 
 // close ends all connections and waits for their goroutines.

@@ -7,6 +7,8 @@
 // connections, every payment fails, and goes on failing when the bank has long
 // recovered. Only a restart helps, or mending the leak.
 //
-// Serve runs the service in this process; Start runs the payment-api program
-// and waits until it is really broken (or really well).
+// Serve runs the service in this process. Supervise owns a service process and
+// restarts it when it is asked to, as an init system would. Start runs the
+// payment-api program under such a supervisor and waits until it is really
+// broken (or really well).
 package patient

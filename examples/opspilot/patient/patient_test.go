@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -20,7 +23,53 @@ import (
 	"github.com/fairlead/fairlead/examples/opspilot/services"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "patient-")
+	if err != nil {
+		panic(err)
+	}
+	programDir = dir
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
+
+var (
+	programDir   string
+	buildProgram = sync.OnceValue(func() error {
+		output, err := exec.Command("go", "build", "-o", filepath.Join(programDir, "payment-api"), "../cmd/payment-api").CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w\n%s", err, output)
+		}
+		return nil
+	})
+)
+
+// payments returns the path of payment-api, which is built once.
+func payments(t *testing.T) string {
+	t.Helper()
+	require.NoError(t, buildProgram())
+	return filepath.Join(programDir, "payment-api")
+}
+
+// start starts a service that ends with the test at the latest.
+func start(t *testing.T, config StartConfig) *Patient {
+	t.Helper()
+	p, err := Start(t.Context(), config)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Stop() })
+	return p
+}
+
+func requireGone(t *testing.T, pid int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		// An orphan that has ended stays in the table where nobody asks for it.
+		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) || bytes.Contains(stat, []byte(") Z "))
+	}, 10*time.Second, 10*time.Millisecond, "process %d is still there", pid)
+}
 
 // serve runs a service in this process until the test ends.
 func serve(t *testing.T, config Config) services.Record {
@@ -144,6 +193,17 @@ func TestWithoutLeakTheSameIncidentPasses(t *testing.T) {
 	require.Equal(t, services.Health{Status: services.HealthOK}, health)
 }
 
+// The bank recovers when the file of its incident is gone.
+func TestIncidentEndsWithItsFile(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "incident")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	r := serve(t, Config{PoolSize: 3, BankTimeout: 500 * time.Millisecond, Leak: true, IncidentUntil: time.Now().Add(time.Hour), IncidentFile: file})
+	require.Equal(t, []int{200, 200, 504}, payTimes(t, r, 3))
+	require.NoError(t, os.Remove(file))
+	require.Equal(t, []int{200, 200, 200}, payTimes(t, r, 3))
+}
+
 func TestWithoutIncidentNothingLeaks(t *testing.T) {
 	t.Parallel()
 	r := serve(t, Config{PoolSize: 1, Leak: true, BankTimeout: 10 * time.Second})
@@ -203,29 +263,26 @@ func TestServeRefusesBadConfig(t *testing.T) {
 
 func TestProcessBreaksForRealAndStops(t *testing.T) {
 	t.Parallel()
-	binary := filepath.Join(t.TempDir(), "payment-api")
-	output, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../cmd/payment-api").CombinedOutput()
-	require.NoError(t, err, string(output))
-
+	binary := payments(t)
 	canceled, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = Start(canceled, StartConfig{Binary: binary, Dir: t.TempDir()})
+	_, err := Start(canceled, StartConfig{Binary: binary, Dir: t.TempDir()})
 	require.ErrorIs(t, err, context.Canceled)
 
 	dir := t.TempDir()
-	sick, err := Start(t.Context(), StartConfig{Binary: binary, Dir: dir})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = sick.Stop() })
-	well, err := Start(t.Context(), StartConfig{Binary: binary, Dir: dir, Name: "ledger-api", Healthy: true})
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = well.Stop() })
+	sick := start(t, StartConfig{Binary: binary, Dir: dir, Unsupervised: true})
+	well := start(t, StartConfig{Binary: binary, Dir: dir, Name: "ledger-api", Healthy: true})
 
 	registry, err := services.Open(RegistryDir(dir))
 	require.NoError(t, err)
-	listed, _, err := registry.List("production")
+	listed, unreadable, err := registry.List("production")
 	require.NoError(t, err)
+	require.Zero(t, unreadable, "journals are no entries")
 	require.Equal(t, []services.Record{well.Service, sick.Service}, listed)
 	require.Equal(t, sick.PID(), sick.Service.PID)
+	require.Empty(t, sick.Service.ControlAddress)
+	require.NotEqual(t, well.PID(), well.Service.PID, "the supervisor is another process")
+	require.NotEmpty(t, well.Service.ControlAddress)
 
 	require.Equal(t, 503, payOnce(t, sick.Service))
 	require.Equal(t, 200, payOnce(t, well.Service))
@@ -235,7 +292,8 @@ func TestProcessBreaksForRealAndStops(t *testing.T) {
 	for _, p := range []*Patient{sick, well} {
 		require.NoError(t, p.Stop())
 		require.NoError(t, p.Stop())
-		require.ErrorIs(t, syscall.Kill(p.PID(), 0), syscall.ESRCH)
+		requireGone(t, p.PID())
+		requireGone(t, p.Service.PID)
 	}
 	listed, _, err = registry.List("production")
 	require.NoError(t, err)

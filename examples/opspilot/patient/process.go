@@ -9,18 +9,14 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/fairlead/fairlead/examples/opspilot/services"
 )
 
-// StartConfig says which service to start as a process of its own. Binary and
-// Dir are required; other zero values take the defaults written beside each
-// field.
+// StartConfig says which service to start. Binary and Dir are required; other
+// zero values take the defaults written beside each field.
 type StartConfig struct {
 	// Binary is the payment-api program, built from examples/opspilot/cmd/payment-api.
 	Binary string
@@ -31,9 +27,14 @@ type StartConfig struct {
 	Environment string // production
 	// Healthy starts a service without the leak and without an incident.
 	Healthy bool
-	// Incident is how long the bank is unreliable, counted from Start.
+	// Unsupervised starts the service without a supervisor: it cannot be
+	// restarted.
+	Unsupervised bool
+	// Incident is how long the bank is unreliable at most, counted from Start. It
+	// recovers as soon as the service is sick, so that what fails from then on
+	// is the service alone, and a restart mends it.
 	Incident time.Duration // 10 s
-	// TrafficFor is how long the service pays for itself.
+	// TrafficFor is how long the service pays for itself, in each of its lives.
 	TrafficFor time.Duration // 30 s
 	MaxAge     time.Duration // 15 min
 }
@@ -41,44 +42,56 @@ type StartConfig struct {
 const (
 	trafficPerSecond = 40
 	startTimeout     = 15 * time.Second
-	stopTimeout      = 5 * time.Second
-	pollInterval     = 20 * time.Millisecond
+	// stopTimeout is for a service, supervisorStopTimeout for a supervisor, which
+	// has a service to stop.
+	stopTimeout           = 5 * time.Second
+	supervisorStopTimeout = 10 * time.Second
+	pollInterval          = 20 * time.Millisecond
 )
 
 // RegistryDir is where services that were started with Dir dir are registered.
 func RegistryDir(dir string) string { return filepath.Join(dir, "services") }
 
-// Patient is a running payment-api process.
+// Patient is a payment-api that runs in a process of its own, beneath a
+// supervisor in another one unless it was started unsupervised.
 type Patient struct {
-	// Service is how the process registered itself.
+	// Service is how the service registered itself when it was started. A restart
+	// makes another life of it, see Current.
 	Service services.Record
 	// RegistryDir is the service registry that the agent's tools are given.
 	RegistryDir string
 
-	process *exec.Cmd
-	output  *os.File
-	exited  chan struct{}
-	exitErr error // written before exited is closed
+	program *program
+	output  string
 }
 
 // Start runs the program and returns when the service is truly in the state
 // that was asked for. For a sick one: every connection has leaked, a payment is
-// answered with 503, and the log has an ERROR line. For a healthy one: it is
-// healthy and has taken a payment. It gives up when ctx ends or after 15 s, and
-// then leaves no process behind. Later ends of ctx do not stop the service:
-// Stop does.
+// answered with 503, the log has an ERROR line, and the bank has recovered. For
+// a healthy one: it is healthy and has taken a payment. It gives up when ctx
+// ends or after 15 s, and then leaves no process behind. Later ends of ctx do
+// not stop the service: Stop does.
 func Start(ctx context.Context, config StartConfig) (*Patient, error) {
 	if config.Binary == "" || config.Dir == "" {
 		return nil, errors.New("start patient: Binary and Dir are required")
 	}
 	config.fill()
-	p, err := launch(config)
+	started := time.Now()
+	service, err := config.service()
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", config.Name, err)
+	}
+	p, err := launch(config, service)
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", config.Name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	if err := p.await(ctx, config); err != nil {
+	err = p.await(ctx, config, started)
+	if err == nil && service.IncidentFile != "" {
+		err = os.Remove(service.IncidentFile)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start %s: %w", config.Name, err), p.Stop())
 	}
 	return p, nil
@@ -99,46 +112,53 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-func launch(config StartConfig) (*Patient, error) {
-	dir, err := filepath.Abs(config.Dir)
+// service returns the configuration of the service and makes the files that it
+// needs.
+func (c StartConfig) service() (Config, error) {
+	dir, err := filepath.Abs(c.Dir)
 	if err != nil {
-		return nil, err
+		return Config{}, err
 	}
 	logs := filepath.Join(dir, "logs")
 	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return nil, err
+		return Config{}, err
 	}
-	id := services.ID(config.Name, config.Environment)
-	output, err := os.Create(filepath.Join(logs, id+".out"))
+	id := services.ID(c.Name, c.Environment)
+	service := Config{
+		Name: c.Name, Environment: c.Environment, RegistryDir: RegistryDir(dir), LogPath: filepath.Join(logs, id+".log"),
+		TrafficPerSecond: trafficPerSecond, TrafficFor: c.TrafficFor, MaxAge: c.MaxAge, Leak: !c.Healthy,
+	}
+	if !c.Healthy {
+		service.IncidentUntil = time.Now().Add(c.Incident)
+		service.IncidentFile = filepath.Join(logs, id+".incident")
+		if err := os.WriteFile(service.IncidentFile, nil, 0o600); err != nil {
+			return Config{}, err
+		}
+	}
+	return service, nil
+}
+
+func launch(config StartConfig, service Config) (*Patient, error) {
+	path := filepath.Join(filepath.Dir(service.LogPath), services.ID(service.Name, service.Environment)+".out")
+	output, err := os.Create(path)
 	if err != nil {
 		return nil, err
 	}
-	arguments := []string{
-		"--addr", "127.0.0.1:0", "--name", config.Name, "--env", config.Environment,
-		"--registry", RegistryDir(dir), "--log", filepath.Join(logs, id+".log"),
-		"--traffic", strconv.Itoa(trafficPerSecond), "--traffic-for", config.TrafficFor.String(),
-		"--max-age", config.MaxAge.String(), "--leak=" + strconv.FormatBool(!config.Healthy),
+	defer output.Close() // the process keeps its own
+	arguments := service.arguments()
+	if !config.Unsupervised {
+		arguments = append([]string{"supervise"}, arguments...)
 	}
-	if !config.Healthy {
-		arguments = append(arguments, "--incident-until", time.Now().Add(config.Incident).UTC().Format(time.RFC3339Nano))
+	program, err := startProgram(config.Binary, arguments, output, false)
+	if err != nil {
+		return nil, err
 	}
-	p := &Patient{
-		RegistryDir: RegistryDir(dir), process: exec.Command(config.Binary, arguments...),
-		output: output, exited: make(chan struct{}),
-	}
-	p.process.Stdout, p.process.Stderr = output, output
-	if err := p.process.Start(); err != nil {
-		return nil, errors.Join(err, output.Close())
-	}
-	go func() {
-		p.exitErr = errors.Join(p.process.Wait(), output.Close())
-		close(p.exited)
-	}()
-	return p, nil
+	return &Patient{RegistryDir: service.RegistryDir, program: program, output: path}, nil
 }
 
-// await polls until the service is registered and in the wanted state.
-func (p *Patient) await(ctx context.Context, config StartConfig) error {
+// await polls until the service has registered since it was started and is in
+// the wanted state.
+func (p *Patient) await(ctx context.Context, config StartConfig, started time.Time) error {
 	registry, err := services.Open(p.RegistryDir)
 	if err != nil {
 		return err
@@ -154,7 +174,7 @@ func (p *Patient) await(ctx context.Context, config StartConfig) error {
 	for {
 		if p.Service.PID == 0 {
 			record, err := registry.Get(config.Environment, services.ID(config.Name, config.Environment))
-			if err == nil && record.PID == p.process.Process.Pid {
+			if err == nil && record.StartedAt.After(started) {
 				p.Service = record
 			}
 		}
@@ -163,8 +183,8 @@ func (p *Patient) await(ctx context.Context, config StartConfig) error {
 		}
 		select {
 		case <-tick.C:
-		case <-p.exited:
-			return fmt.Errorf("the process ended early (%v); its output is in %s", p.exitErr, p.output.Name())
+		case <-p.program.exited:
+			return fmt.Errorf("the process ended early (%v); its output is in %s", p.program.exitErr, p.output)
 		case <-ctx.Done():
 			return fmt.Errorf("it did not reach the wanted state: %w", ctx.Err())
 		}
@@ -172,7 +192,7 @@ func (p *Patient) await(ctx context.Context, config StartConfig) error {
 }
 
 func (p *Patient) sick(ctx context.Context, client *http.Client) bool {
-	status, err := p.status(ctx, client)
+	status, err := statusOf(ctx, client, p.Service)
 	if err != nil || status.Pool.LeakedConnections < status.Pool.Size {
 		return false
 	}
@@ -185,13 +205,38 @@ func (p *Patient) sick(ctx context.Context, client *http.Client) bool {
 }
 
 func (p *Patient) healthy(ctx context.Context, client *http.Client) bool {
-	status, err := p.status(ctx, client)
+	status, err := statusOf(ctx, client, p.Service)
 	return err == nil && status.Requests.Succeeded > 0 && status.Pool.InUse < status.Pool.Size
 }
 
-func (p *Patient) status(ctx context.Context, client *http.Client) (services.Status, error) {
+// Current returns how the service is registered now: after a restart another
+// process, another address and another version than Service.
+func (p *Patient) Current() (services.Record, error) {
+	registry, err := services.Open(p.RegistryDir)
+	if err != nil {
+		return services.Record{}, err
+	}
+	return registry.Get(p.Service.Environment, p.Service.ID)
+}
+
+// Status asks the service, in its present life, how it does.
+func (p *Patient) Status(ctx context.Context) (services.Status, error) {
+	record, err := p.Current()
+	if err != nil {
+		return services.Status{}, fmt.Errorf("status of the patient: %w", err)
+	}
+	client := newClient()
+	defer client.CloseIdleConnections()
+	status, err := statusOf(ctx, client, record)
+	if err != nil {
+		return services.Status{}, fmt.Errorf("status of the patient: %w", err)
+	}
+	return status, nil
+}
+
+func statusOf(ctx context.Context, client *http.Client, record services.Record) (services.Status, error) {
 	var status services.Status
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.Service.Address+services.StatusPath, nil)
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+record.Address+services.StatusPath, nil)
 	if err != nil {
 		return status, err
 	}
@@ -204,26 +249,16 @@ func (p *Patient) status(ctx context.Context, client *http.Client) (services.Sta
 	return status, err
 }
 
-// PID returns the process ID.
-func (p *Patient) PID() int { return p.process.Process.Pid }
+// PID is the process that Start started: the supervisor, or the service itself
+// if that is unsupervised.
+func (p *Patient) PID() int { return p.program.pid() }
 
-// Stop ends the process and waits for it: by SIGTERM, and by SIGKILL if that
-// takes more than 5 s, which is an error. Stopping twice is allowed.
+// Stop ends the service and its supervisor and waits for them: by SIGTERM, and
+// by SIGKILL if that takes more than 10 s, which is an error. Stopping twice is
+// allowed.
 func (p *Patient) Stop() error {
-	if err := p.process.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+	if err := p.program.stop(supervisorStopTimeout); err != nil {
 		return fmt.Errorf("stop patient: %w", err)
-	}
-	timer := time.NewTimer(stopTimeout)
-	defer timer.Stop()
-	select {
-	case <-p.exited:
-	case <-timer.C:
-		err := p.process.Process.Kill()
-		<-p.exited
-		return errors.Join(errors.New("stop patient: it did not end in time and was killed"), err)
-	}
-	if p.exitErr != nil {
-		return fmt.Errorf("stop patient: %w", p.exitErr)
 	}
 	return nil
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead/fairlead/examples/opspilot/services"
@@ -35,12 +37,23 @@ type Config struct {
 	// from the start. It is a moment and not a duration so that a restart does
 	// not begin the incident anew.
 	IncidentUntil time.Time
+	// IncidentFile, if not empty, ends the incident earlier: as soon as there is
+	// no such file. So the bank recovers at a moment that somebody else chooses.
+	IncidentFile string
 	// TrafficPerSecond and TrafficFor make the service pay for itself: that many
 	// payments a second over HTTP, for so long. Zero means no traffic.
 	TrafficPerSecond int
 	TrafficFor       time.Duration
 	// MaxAge is when the service ends by itself.
 	MaxAge time.Duration // 15 min
+	// ControlAddress is where the supervisor of this process listens. The entry
+	// in the registry then outlives the process, because another life of the
+	// service follows: the supervisor removes it. Empty means no supervisor.
+	ControlAddress string
+	// Supervisor, if set, ends the service when it has been read to its end:
+	// nobody supervises the service any more. Serve may still be reading it when
+	// it returns.
+	Supervisor io.Reader
 	// OnReady is called once the service is registered and answers.
 	OnReady func(services.Record)
 }
@@ -102,7 +115,7 @@ func Serve(ctx context.Context, config Config) (err error) {
 		return fmt.Errorf("serve: %w", err)
 	}
 	defer listener.Close()
-	bank, err := openBank(config.IncidentUntil)
+	bank, err := openBank(config.IncidentUntil, config.IncidentFile)
 	if err != nil {
 		return err
 	}
@@ -116,7 +129,19 @@ func Serve(ctx context.Context, config Config) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, registry.Remove(record)) }()
+	var orphaned atomic.Bool
+	defer func() {
+		if config.ControlAddress == "" || orphaned.Load() {
+			err = errors.Join(err, registry.Remove(record))
+		}
+	}()
+	if config.Supervisor != nil {
+		go func() {
+			_, _ = io.Copy(io.Discard, config.Supervisor)
+			orphaned.Store(true)
+			cancel()
+		}()
+	}
 
 	s := &server{
 		record: record, leak: config.Leak, bankTimeout: config.BankTimeout, pool: pool,
@@ -177,6 +202,7 @@ func (c *Config) register(address net.Addr, started time.Time) (services.Record,
 	record := services.Record{
 		ID: services.ID(c.Name, c.Environment), Name: c.Name, Environment: c.Environment,
 		Address: address.String(), PID: os.Getpid(), StartedAt: started, LogPath: logPath,
+		ControlAddress: c.ControlAddress,
 	}
 	return record, registry, registry.Put(record)
 }

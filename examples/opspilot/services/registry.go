@@ -43,9 +43,17 @@ type Record struct {
 	StartedAt time.Time `json:"started_at"`
 	// LogPath is the absolute path of the log file, one JSON object per line.
 	LogPath string `json:"log_path"`
+	// ControlAddress is the loopback host:port of the supervisor, which restarts
+	// the service (see RestartPath). Empty: the service has none. For programs,
+	// as Address is.
+	ControlAddress string `json:"control_address,omitempty"`
 }
 
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9-]{0,62}$`)
+
+// ValidName reports whether s can name a service or an environment: 1 to 63 of
+// a-z, 0-9 and -, beginning with a letter.
+func ValidName(s string) bool { return namePattern.MatchString(s) }
 
 // ID returns the identifier of a service: the same for every life of it.
 func ID(name, environment string) string { return name + "." + environment }
@@ -56,7 +64,6 @@ func (r Record) Version() string { return r.StartedAt.UTC().Format(time.RFC3339N
 
 // Validate returns an error that names the first field at fault.
 func (r Record) Validate() error {
-	address, err := netip.ParseAddrPort(r.Address)
 	switch {
 	case !namePattern.MatchString(r.Name):
 		return errors.New("name must be lower-case letters, digits and -")
@@ -64,8 +71,10 @@ func (r Record) Validate() error {
 		return errors.New("environment must be lower-case letters, digits and -")
 	case r.ID != ID(r.Name, r.Environment):
 		return errors.New("id is not name.environment")
-	case err != nil || !address.Addr().IsLoopback() || address.Port() == 0:
+	case !loopback(r.Address):
 		return errors.New("address is not a loopback host:port")
+	case r.ControlAddress != "" && !loopback(r.ControlAddress):
+		return errors.New("control_address is not a loopback host:port")
 	case r.PID <= 0:
 		return errors.New("pid is not positive")
 	case r.StartedAt.IsZero():
@@ -74,6 +83,12 @@ func (r Record) Validate() error {
 		return errors.New("log_path is not absolute")
 	}
 	return nil
+}
+
+// loopback takes an address in numbers only: a name could resolve to anything.
+func loopback(hostPort string) bool {
+	address, err := netip.ParseAddrPort(hostPort)
+	return err == nil && address.Addr().IsLoopback() && address.Port() != 0
 }
 
 // Registry reads and writes one directory. It is safe for concurrent use, also

@@ -102,18 +102,34 @@ func TestRegistryCountsWhatItCannotRead(t *testing.T) {
 	require.NotErrorIs(t, err, services.ErrNotFound)
 }
 
+// A supervised service is registered with its supervisor, an older reader's
+// record without one stays valid.
+func TestRecordKeepsItsSupervisor(t *testing.T) {
+	t.Parallel()
+	registry, _ := open(t)
+	r := record("payment-api", "production")
+	r.ControlAddress = "127.0.0.1:4712"
+	require.NoError(t, registry.Put(r))
+	got, err := registry.Get("production", r.ID)
+	require.NoError(t, err)
+	require.Equal(t, r, got)
+}
+
 func TestPutRefusesInvalidRecords(t *testing.T) {
 	t.Parallel()
 	registry, _ := open(t)
 	for name, change := range map[string]func(*services.Record){
-		"name":        func(r *services.Record) { r.Name = "Payment API" },
-		"environment": func(r *services.Record) { r.Environment = "../production" },
-		"id":          func(r *services.Record) { r.ID = "other.production" },
-		"address":     func(r *services.Record) { r.Address = "192.0.2.1:80" },
-		"host name":   func(r *services.Record) { r.Address = "localhost:80" },
-		"pid":         func(r *services.Record) { r.PID = 0 },
-		"started_at":  func(r *services.Record) { r.StartedAt = time.Time{} },
-		"log_path":    func(r *services.Record) { r.LogPath = "relative.log" },
+		"name":         func(r *services.Record) { r.Name = "Payment API" },
+		"environment":  func(r *services.Record) { r.Environment = "../production" },
+		"id":           func(r *services.Record) { r.ID = "other.production" },
+		"address":      func(r *services.Record) { r.Address = "192.0.2.1:80" },
+		"host name":    func(r *services.Record) { r.Address = "localhost:80" },
+		"pid":          func(r *services.Record) { r.PID = 0 },
+		"started_at":   func(r *services.Record) { r.StartedAt = time.Time{} },
+		"log_path":     func(r *services.Record) { r.LogPath = "relative.log" },
+		"control":      func(r *services.Record) { r.ControlAddress = "192.0.2.1:80" },
+		"control name": func(r *services.Record) { r.ControlAddress = "localhost:80" },
+		"control port": func(r *services.Record) { r.ControlAddress = "127.0.0.1:0" },
 	} {
 		r := record("payment-api", "production")
 		change(&r)

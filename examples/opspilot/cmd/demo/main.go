@@ -1,9 +1,12 @@
 // Command demo runs OpsPilot once on a service that really fails: it starts the
 // patient and a healthy neighbour, a fairlead worker, asks the question through
-// the starter as any user would, shows the ledger, and ends what it started.
+// the starter as any user would, lets a second person confirm the restart that
+// the agent proposes, shows the ledger, looks whether the service works again,
+// and ends what it started. Without a terminal it confirms by itself.
 //
-// `make demo` brings the engine up first and sets the addresses that this
-// program hands on to worker and starter by environment.
+// It exits with 0 if the run succeeded and, when a restart was confirmed, the
+// service works again. `make demo` brings the engine up first and sets the
+// addresses that this program hands on to worker and starter by environment.
 package main
 
 import (
@@ -11,11 +14,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"syscall"
@@ -24,14 +23,20 @@ import (
 	"github.com/fairlead/fairlead/examples/opspilot/patient"
 )
 
+// Who takes part. The policies let bob decide about what ann asks for, and not
+// ann herself.
 const (
-	workerReadyIn = 60 * time.Second
-	workerEndsIn  = 30 * time.Second
-	taskQueue     = "fairlead-demo"
+	tenant    = "demo"
+	requester = "ann"
+	onCall    = "bob"
+
+	defaultQuestion = "payment-api in production fails. Find out why, fix it if you can, and show me the evidence."
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// A second signal ends the demo at once.
+	context.AfterFunc(ctx, stop)
 	code, err := run(ctx)
 	stop()
 	if err != nil {
@@ -41,10 +46,12 @@ func main() {
 	os.Exit(code)
 }
 
-// stage is one demonstration: its programs, its folder, and its question.
+// stage is one demonstration: its programs and its folder.
 type stage struct {
-	bin, dir, question string
-	worker             string // address of the worker's health endpoint
+	bin, dir string
+	// privateKey signs decisions and is for approvers' programs, publicKey is
+	// what the worker believes.
+	privateKey, publicKey string
 }
 
 func run(ctx context.Context) (code int, err error) {
@@ -53,138 +60,124 @@ func run(ctx context.Context) (code int, err error) {
 	if err != nil {
 		return 1, err
 	}
+	question := ""
 	flag.StringVar(&s.bin, "bin", filepath.Dir(self), "`folder` of the programs worker, starter and payment-api")
-	flag.StringVar(&s.question, "question", "Why does payment-api in production fail? Show me the evidence.", "what to ask")
+	flag.StringVar(&question, "question", defaultQuestion, "what to ask")
 	flag.Parse()
+	if s.privateKey, s.publicKey, err = newKeyPair(); err != nil {
+		return 1, err
+	}
 	if s.dir, err = os.MkdirTemp("", "fairlead-demo-"); err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(s.dir)) }()
+	if err := s.writePolicies(); err != nil {
+		return 1, err
+	}
 
 	fmt.Println("Starting payment-api, which leaks connections, and a healthy ledger-api ...")
-	for _, config := range []patient.StartConfig{
-		{Name: "payment-api"},
-		{Name: "ledger-api", Healthy: true},
-	} {
-		config.Binary, config.Dir = filepath.Join(s.bin, "payment-api"), s.dir
-		p, err := patient.Start(ctx, config)
-		if err != nil {
-			return 1, err
-		}
-		defer func() { err = errors.Join(err, p.Stop()) }()
-		fmt.Printf("  %s runs as process %d\n", config.Name, p.PID())
+	sick, err := s.startService(ctx, patient.StartConfig{Name: "payment-api"})
+	if err != nil {
+		return 1, err
 	}
+	defer func() { err = errors.Join(err, sick.Stop()) }()
+	well, err := s.startService(ctx, patient.StartConfig{Name: "ledger-api", Healthy: true})
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, well.Stop()) }()
 	stopWorker, err := s.startWorker(ctx)
 	if err != nil {
 		return 1, err
 	}
 	defer func() { err = errors.Join(err, stopWorker()) }()
 
-	fmt.Printf("\n> %s\n\n", s.question)
+	fmt.Printf("\n> %s\n\n", question)
 	runID := fmt.Sprintf("demo-%d", time.Now().UnixMilli())
-	code = s.starter(ctx, "run", "--agent", "opspilot", "--tenant", "demo", "--user", "ann", "--environment", "production",
-		"--conversation", runID, "--run-id", runID, "--message", s.question)
-	if code != 0 {
-		return code, fmt.Errorf("the run did not succeed (exit code %d); the worker's log follows\n%s", code, s.workerLog())
+	approver := approver{stage: s, runID: runID}
+	if isTerminal(os.Stdin) {
+		approver.person = os.Stdin
+	}
+	code, err = s.ask(ctx, &approver, runID, question)
+	if err != nil || code != 0 {
+		return code, err
 	}
 	fmt.Println()
-	return s.starter(ctx, "show", runID, "--tenant", "demo"), nil
+	if code := s.starter(ctx, "show", runID, "--tenant", tenant); code != 0 {
+		return code, nil
+	}
+	// A person may decline, and another question need not lead to a restart.
+	if approver.approved || approver.person == nil && question == defaultQuestion {
+		return 0, checkRecovered(ctx, sick)
+	}
+	return 0, nil
 }
 
-// startWorker starts a worker and returns when it takes work.
-func (s *stage) startWorker(ctx context.Context) (stop func() error, err error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func (s stage) startService(ctx context.Context, config patient.StartConfig) (*patient.Patient, error) {
+	config.Binary, config.Dir = filepath.Join(s.bin, "payment-api"), s.dir
+	p, err := patient.Start(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	s.worker = listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		return nil, err
-	}
-	log, err := os.Create(filepath.Join(s.dir, "worker.log"))
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close() // the process keeps its own
-	worker := exec.Command(filepath.Join(s.bin, "worker"), "run", "--migrate")
-	worker.Env = append(s.environment(), "FAIRLEAD_OPSPILOT_SERVICES="+patient.RegistryDir(s.dir), "FAIRLEAD_HTTP_ADDRESS="+s.worker)
-	worker.Stdout, worker.Stderr = log, log
-	if err := worker.Start(); err != nil {
-		return nil, fmt.Errorf("start the worker: %w", err)
-	}
-	exited := make(chan error, 1)
-	go func() { exited <- worker.Wait() }()
-	stop = func() error {
-		if err := worker.Process.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			return err
-		}
-		select {
-		case err := <-exited:
-			if err != nil {
-				return fmt.Errorf("the worker ended with %w", err)
-			}
-			return nil
-		case <-time.After(workerEndsIn):
-			return errors.Join(errors.New("the worker did not end in time and was killed"), worker.Process.Kill())
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, workerReadyIn)
-	defer cancel()
-	fmt.Println("Starting a worker ...")
-	for {
-		if ready(ctx, "http://"+s.worker+"/readyz") {
-			fmt.Printf("  worker runs as process %d\n", worker.Process.Pid)
-			return stop, nil
-		}
-		select {
-		case err := <-exited:
-			return nil, fmt.Errorf("the worker ended early (%v); its log follows\n%s", err, s.workerLog())
-		case <-ctx.Done():
-			return nil, errors.Join(fmt.Errorf("the worker did not become ready; its log follows\n%s", s.workerLog()), stop())
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
+	fmt.Printf("  %s runs as process %d, under its supervisor, process %d\n", config.Name, p.Service.PID, p.PID())
+	return p, nil
 }
 
-func ready(ctx context.Context, url string) bool {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+// ask follows the run to its end and lets the approver decide meanwhile. A run
+// that is left before its end is canceled, so that it does not wait for a person
+// until tomorrow.
+func (s stage) ask(ctx context.Context, a *approver, runID, question string) (code int, err error) {
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
+	decided := make(chan error, 1)
+	go func() {
+		err := a.decide(asking)
+		if err != nil {
+			stop()
+		}
+		decided <- err
+	}()
+	code = s.starter(asking, "run", "--agent", "opspilot", "--tenant", tenant, "--user", requester, "--environment", "production",
+		"--conversation", runID, "--run-id", runID, "--message", question)
+	left := asking.Err() != nil
+	stop()
+	err = <-decided
+	if left {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cancelIn)
+		defer cancel()
+		fmt.Println("\nCanceling the run ...")
+		s.starter(ctx, "cancel", runID, "--tenant", tenant, "--user", requester)
+		return max(code, 1), err
+	}
+	if code != 0 {
+		return code, errors.Join(err, fmt.Errorf("the run did not succeed (exit code %d); the worker's log follows\n%s", code, s.workerLog()))
+	}
+	return 0, err
+}
+
+// checkRecovered asks the service itself, whatever the agent says.
+func checkRecovered(ctx context.Context, p *patient.Patient) error {
+	status, err := p.Status(ctx)
 	if err != nil {
+		return err
+	}
+	fmt.Printf("\npayment-api itself says: process %d, running since %s, %d payments succeeded, %d failed, %d connections leaked.\n",
+		status.PID, status.StartedAt.Format(time.TimeOnly), status.Requests.Succeeded, status.Requests.Failed, status.Pool.LeakedConnections)
+	switch {
+	case status.PID == p.Service.PID:
+		return errors.New("payment-api was not restarted")
+	case status.Pool.LeakedConnections > 0 || status.Requests.Failed > 0 || status.Requests.Succeeded == 0:
+		return errors.New("payment-api was restarted and does not work again")
+	}
+	return nil
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		return false
 	}
-	response, err := http.DefaultClient.Do(request)
-	if err != nil {
-		return false
-	}
-	_, _ = io.Copy(io.Discard, response.Body)
-	return response.Body.Close() == nil && response.StatusCode == http.StatusOK
-}
-
-func (s *stage) starter(ctx context.Context, arguments ...string) int {
-	starter := exec.CommandContext(ctx, filepath.Join(s.bin, "starter"), arguments...)
-	starter.Env = s.environment()
-	starter.Stdout, starter.Stderr = os.Stdout, os.Stderr
-	starter.Cancel = func() error { return starter.Process.Signal(os.Interrupt) }
-	if err := starter.Run(); err != nil {
-		var exit *exec.ExitError
-		if errors.As(err, &exit) && exit.ExitCode() > 0 {
-			return exit.ExitCode()
-		}
-		fmt.Fprintln(os.Stderr, "demo: starter:", err)
-		return 1
-	}
-	return 0
-}
-
-// environment gives the demo a task queue of its own, so that a worker that
-// somebody else left running does not answer in its place.
-func (s *stage) environment() []string {
-	return append(os.Environ(), "FAIRLEAD_TASK_QUEUE="+taskQueue)
-}
-
-func (s *stage) workerLog() string {
-	text, err := os.ReadFile(filepath.Join(s.dir, "worker.log"))
-	if err != nil {
-		return err.Error()
-	}
-	return string(text)
+	// The character device that is no terminal and often somebody's input.
+	null, err := os.Stat(os.DevNull)
+	return err == nil && !os.SameFile(info, null)
 }

@@ -1,6 +1,9 @@
 // Command payment-api is the service that the OpsPilot demo examines. With
 // --leak (the default) and an incident at its bank it really breaks within
 // about a second of traffic; see package patient.
+//
+// `payment-api supervise` takes the same flags, runs the service as a process of
+// its own and restarts it when it is asked to.
 package main
 
 import (
@@ -11,7 +14,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/fairlead/fairlead/examples/opspilot/patient"
 	"github.com/fairlead/fairlead/examples/opspilot/services"
@@ -30,43 +32,48 @@ func main() {
 }
 
 func run(ctx context.Context, arguments []string) error {
-	config, err := parse(arguments)
-	if err != nil {
+	if len(arguments) > 0 && arguments[0] == "supervise" {
+		return supervise(ctx, arguments[1:])
+	}
+	var config patient.Config
+	flags := flag.NewFlagSet("payment-api", flag.ContinueOnError)
+	config.Flags(flags)
+	flags.StringVar(&config.ControlAddress, "supervised-by", "", "loopback `host:port` of the supervisor, which holds the other end of standard input (set by supervise)")
+	if err := parse(flags, arguments); err != nil {
 		return err
 	}
-	config.OnReady = func(r services.Record) {
-		fmt.Printf("%s listens on %s, log %s\n", r.ID, r.Address, r.LogPath)
+	if config.ControlAddress != "" {
+		config.Supervisor = os.Stdin
 	}
+	config.OnReady = announce
 	return patient.Serve(ctx, config)
 }
 
-func parse(arguments []string) (patient.Config, error) {
-	var config patient.Config
-	incidentUntil := ""
-	flags := flag.NewFlagSet("payment-api", flag.ContinueOnError)
-	flags.StringVar(&config.Name, "name", "payment-api", "name of the service")
-	flags.StringVar(&config.Environment, "env", "production", "environment of the service")
-	flags.StringVar(&config.Address, "addr", "127.0.0.1:0", "loopback `host:port`; port 0 takes a free one")
-	flags.StringVar(&config.RegistryDir, "registry", "", "`directory` of the service registry (required)")
-	flags.StringVar(&config.LogPath, "log", "", "log `file`, appended to (required)")
-	flags.IntVar(&config.PoolSize, "pool-size", 8, "connections to the bank")
-	flags.BoolVar(&config.Leak, "leak", true, "lose a connection whenever the bank does not answer in time")
-	flags.StringVar(&incidentUntil, "incident-until", "", "RFC 3339 `time` until which the bank leaves every third charge unanswered (default: none)")
-	flags.IntVar(&config.TrafficPerSecond, "traffic", 0, "payments a second that the service makes to itself")
-	flags.DurationVar(&config.TrafficFor, "traffic-for", 30*time.Second, "how long it does so")
-	flags.DurationVar(&config.MaxAge, "max-age", 15*time.Minute, "after this time the service ends by itself")
+func supervise(ctx context.Context, arguments []string) error {
+	binary, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	config := patient.SuperviseConfig{Binary: binary, Output: os.Stdout}
+	flags := flag.NewFlagSet("payment-api supervise", flag.ContinueOnError)
+	config.Service.Flags(flags)
+	flags.StringVar(&config.ControlAddress, "control", "127.0.0.1:0", "loopback `host:port` for requests to restart; port 0 takes a free one")
+	if err := parse(flags, arguments); err != nil {
+		return err
+	}
+	return patient.Supervise(ctx, config)
+}
+
+func parse(flags *flag.FlagSet, arguments []string) error {
 	if err := flags.Parse(arguments); err != nil {
-		return config, err
+		return err
 	}
 	if flags.NArg() > 0 {
-		return config, fmt.Errorf("unexpected argument %q", flags.Arg(0))
+		return fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
-	if incidentUntil != "" {
-		until, err := time.Parse(time.RFC3339Nano, incidentUntil)
-		if err != nil {
-			return config, fmt.Errorf("--incident-until: %w", err)
-		}
-		config.IncidentUntil = until
-	}
-	return config, nil
+	return nil
+}
+
+func announce(r services.Record) {
+	fmt.Printf("%s listens on %s, log %s\n", r.ID, r.Address, r.LogPath)
 }
