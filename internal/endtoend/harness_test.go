@@ -6,6 +6,7 @@ package endtoend
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,7 @@ func TestMain(m *testing.M) {
 	}
 	if os.Getenv(envPurchases) != "" {
 		os.Args = []string{"worker", "run"}
-		host.Main(workerProcess)
+		host.Main(doomed(workerProcess))
 	}
 	os.Exit(m.Run())
 }
@@ -93,10 +94,14 @@ func workerProcess() (host.Options, error) {
 	if err != nil {
 		return host.Options{}, err
 	}
-	defs, err := definitions()
+	readers, err := definitions()
+	if err != nil {
+		return host.Options{}, err
+	}
+	writing, err := changers()
 	return host.Options{
-		Tools: tools(), Definitions: defs, Catalogue: &catalogue,
-		Models: map[string]model.Model{"scripted": purchases{scripted.New(script), file}},
+		Tools: append(tools(), writers(newThings())...), Definitions: append(readers, writing...), Catalogue: &catalogue,
+		Models: map[string]model.Model{"scripted": purchases{scripted.New(script), file}}, Policies: policies,
 	}, err
 }
 
@@ -106,10 +111,12 @@ func dial() (client.Client, error) {
 		return nil, errors.New("TEMPORAL_ADDRESS is not set: run `make test`, which brings the servers and sets it")
 	}
 	return client.Dial(client.Options{
-		HostPort: address, Namespace: os.Getenv("TEMPORAL_NAMESPACE"),
+		HostPort: address, Namespace: namespace(),
 		Logger: silent,
 	})
 }
+
+func namespace() string { return cmp.Or(os.Getenv("TEMPORAL_NAMESPACE"), client.DefaultNamespace) }
 
 var silent = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
@@ -192,7 +199,8 @@ func (w *world) startProcess(edit ...func(*exec.Cmd)) *process {
 	}
 	p.Env = append(os.Environ(), envPurchases+"="+w.purchasesFile(),
 		"FAIRLEAD_TASK_QUEUE="+w.queue, "FAIRLEAD_DATABASE_URL="+w.url, "FAIRLEAD_DATABASE_MAX_CONNS=8",
-		"FAIRLEAD_HTTP_ADDRESS="+p.health, "FAIRLEAD_SHUTDOWN_GRACE="+grace.String(), "FAIRLEAD_LOG_LEVEL=error")
+		"FAIRLEAD_HTTP_ADDRESS="+p.health, "FAIRLEAD_SHUTDOWN_GRACE="+grace.String(), "FAIRLEAD_LOG_LEVEL=error",
+		"FAIRLEAD_APPROVAL_PUBLIC_KEYS="+approvalKey.Public())
 	p.Stdout, p.Stderr = os.Stderr, os.Stderr
 	for _, change := range edit {
 		change(p.Cmd)
@@ -258,11 +266,15 @@ func request(scenario string) agent.RunRequest {
 	}
 }
 
+func (w *world) options(req agent.RunRequest) client.StartWorkflowOptions {
+	return client.StartWorkflowOptions{
+		ID: agent.WorkflowID(req.Tenant, req.RunID), TaskQueue: w.queue, WorkflowExecutionTimeout: 10 * time.Minute,
+	}
+}
+
 func (w *world) start(req agent.RunRequest) client.WorkflowRun {
 	w.Helper()
-	run, err := w.client.ExecuteWorkflow(w.ctx, client.StartWorkflowOptions{
-		ID: agent.WorkflowID(req.Tenant, req.RunID), TaskQueue: w.queue, WorkflowExecutionTimeout: 10 * time.Minute,
-	}, agent.WorkflowAgentRun, req)
+	run, err := w.client.ExecuteWorkflow(w.ctx, w.options(req), agent.WorkflowAgentRun, req)
 	if err != nil {
 		w.Fatal(err)
 	}
