@@ -51,8 +51,8 @@ func (r *Runs) bound(ctx context.Context, deadline time.Time, timeout time.Durat
 }
 
 // boundary derives the context of a write that has begun: neither cancellation
-// nor deadline ends it, only this worker's stop after most of its grace. The
-// tool's own timeout bounds it.
+// nor the run's deadline ends it, only this worker's stop after most of its
+// grace.
 func (r *Runs) boundary(ctx context.Context) (context.Context, context.CancelFunc) {
 	work, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	if activity.IsActivity(ctx) {
@@ -93,28 +93,29 @@ func (r *Runs) graceForWork() time.Duration {
 
 // insist records what has happened outside and cannot be taken back, such as a
 // response that was paid for: while the database is unavailable it tries again,
-// until ctx ends or the worker stops. fn must be safe to repeat after an
-// unknown outcome.
+// until ctx ends or this worker's grace is nearly over. fn must be safe to
+// repeat after an unknown outcome.
 func (r *Runs) insist(ctx context.Context, fn func(context.Context) error) error {
-	var stopped <-chan struct{}
-	if activity.IsActivity(ctx) {
-		stopped = activity.GetWorkerStopChannel(ctx)
+	err := fn(ctx)
+	if !errors.Is(err, db.ErrUnavailable) {
+		return err
 	}
-	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err := fn(ctx)
-		if !errors.Is(err, db.ErrUnavailable) {
-			return err
-		}
+	patient, giveUp := context.WithCancelCause(ctx)
+	defer giveUp(context.Canceled)
+	if activity.IsActivity(ctx) {
+		go r.watch(ctx, patient, giveUp)
+	}
+	for pause := 20 * time.Millisecond; errors.Is(err, db.ErrUnavailable); pause = min(2*pause, time.Second) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
-			continue
-		case <-ctx.Done():
-		case <-stopped:
+			err = fn(ctx)
+		case <-patient.Done():
+			timer.Stop()
+			return err
 		}
-		timer.Stop()
-		return err
 	}
+	return err
 }
 
 // aside returns a short-lived context for bookkeeping that must happen although

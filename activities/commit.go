@@ -145,19 +145,53 @@ func (r *Runs) commit(ctx context.Context, w writing, claims approval.Claims, ge
 	case ended != "":
 		return w.end(ended), nil
 	case stale:
-		return r.outdate(ctx, w)
+		return r.outdate(ctx, w, claims)
 	case shown != nil:
 		r.logToolError(w.Run.ID, w.Call.ID, shown)
-		return r.conclude(ctx, w, conclusion{plan: db.PlanRefused, err: shown})
+		return r.conclude(ctx, w, conclusion{plan: db.PlanRefused, decidedBy: claims.Approver, token: claims.TokenID, err: shown})
 	}
-	w, ended, err = r.intend(ctx, w, claims, generation)
+	sending := r.send(w)
+	w, ended, err = r.intend(ctx, w, claims, generation, sending)
 	switch {
 	case err != nil:
 		return agent.WriteOutcome{}, err
 	case ended != "":
 		return w.end(ended), nil
 	}
-	return r.perform(ctx, w)
+	return r.perform(ctx, w, sending)
+}
+
+// sending is one try to have an effect.
+type sending struct {
+	// at is the time of the record, and decisive when a look-up that finds
+	// nothing will mean that nothing happened.
+	at, decisive time.Time
+	// until is when the tool must have ended, by this process's clocks.
+	until time.Time
+	// open is until when an earlier try may still arrive; zero if there was none.
+	open time.Time
+}
+
+// clockMargin is how far the clocks of two workers may be apart.
+const clockMargin = 5 * time.Second
+
+// send begins a try. It is called before the transaction that records it, so
+// that a worker which stands still meanwhile finds its time used up.
+func (r *Runs) send(w writing) sending {
+	spec, _ := r.tools.Spec(w.Call.Tool)
+	now := r.now().UTC().Truncate(time.Microsecond)
+	s := sending{at: now, decisive: now.Add(spec.Timeout + spec.InFlight + clockMargin), until: time.Now().Add(spec.Timeout)}
+	if w.Intent != nil {
+		s.open = w.Intent.DecisiveAt
+	}
+	return s
+}
+
+// over reports whether the time of the try is up. The clock that stands still
+// while a machine is suspended is not the only one that is asked.
+func (s sending) over() bool {
+	now := time.Now()
+	return !now.Before(s.until) || now.Round(0).After(s.until.Round(0))
 }
 
 // recheck asks again what may have changed since the plan was made: the
@@ -177,14 +211,14 @@ func (r *Runs) recheck(ctx context.Context, w writing) (stale bool, shown *tool.
 }
 
 // outdate closes a plan whose resource has changed; it is prepared anew.
-func (r *Runs) outdate(ctx context.Context, w writing) (agent.WriteOutcome, error) {
+func (r *Runs) outdate(ctx context.Context, w writing, claims approval.Claims) (agent.WriteOutcome, error) {
 	err := r.store.InTx(ctx, w.Run.Scope, func(tx Tx) error {
 		state, err := tx.HoldWrite(ctx, w.Run.ID, w.Call.ID)
 		if err != nil {
 			return err
 		}
 		if p := state.Plan; p.Status == db.PlanPending && p.Revision == w.Plan.Revision {
-			p.Status, p.DecidedAt = db.PlanStale, r.now()
+			p.Status, p.DecidedBy, p.TokenID, p.DecidedAt = db.PlanStale, claims.Approver, claims.TokenID, r.now()
 			tx.ClosePlan(*p)
 		}
 		return nil
@@ -195,12 +229,12 @@ func (r *Runs) outdate(ctx context.Context, w writing) (agent.WriteOutcome, erro
 
 // intend consumes the token and records the intent in one transaction, and lets
 // the run go on. It says why not if the run was stopped meanwhile.
-func (r *Runs) intend(ctx context.Context, w writing, claims approval.Claims, generation int64) (writing, agent.Reason, error) {
-	now := r.now().UTC().Truncate(time.Microsecond)
+func (r *Runs) intend(ctx context.Context, w writing, claims approval.Claims, generation int64, s sending) (writing, agent.Reason, error) {
+	now := s.at
 	intent := db.WriteIntent{
 		Key: IdempotencyKey(w.Run.Scope.Tenant, w.Run.ID, w.Call.ID, w.Call.Tool, w.Call.ToolVersion), RunID: w.Run.ID, CallID: w.Call.ID,
 		Revision: w.Plan.Revision, ArgumentsHash: w.Call.ArgumentsHash, ApprovedBy: claims.Approver, PolicyDigest: r.policies.Digest(),
-		Result: db.WriteOpen, Sends: 1, RecordedAt: now, SentAt: now,
+		Result: db.WriteOpen, Sends: 1, RecordedAt: now, SentAt: now, DecisiveAt: s.decisive,
 	}
 	var ended agent.Reason
 	var after writing
@@ -243,37 +277,69 @@ func IdempotencyKey(tenant, runID, callID, toolName, toolVersion string) string 
 // perform has the effect and records what is known of it. From here on nothing
 // but the end of this process stops the write before its boundary: not the
 // cancellation of the activity, and not the run's deadline (RUN-13).
-func (r *Runs) perform(ctx context.Context, w writing) (agent.WriteOutcome, error) {
+func (r *Runs) perform(ctx context.Context, w writing, s sending) (agent.WriteOutcome, error) {
 	work, stop := r.boundary(ctx)
 	defer stop()
-	result, err := r.tools.Commit(work, w.call())
+	if s.over() {
+		// This worker stood still. Another one may have looked already.
+		return w.state(agent.WriteUnknown), nil
+	}
+	timed, cancel := context.WithDeadline(work, s.until)
+	defer cancel()
+	result, err := r.tools.Commit(timed, w.call())
 	var shown *tool.Error
 	switch {
 	case err == nil:
-		return r.conclude(ctx, w, conclusion{result: result, by: db.ByCommit})
+		return r.conclude(work, w, conclusion{result: result, by: db.ByCommit})
 	case errors.Is(err, tool.ErrOutcomeUnknown):
-		r.log.Warn("outcome of a write is unknown", zap.String("run_id", w.Run.ID), zap.String("call_id", w.Call.ID), zap.String("cause_type", fmt.Sprintf("%T", err)))
+		r.logUnknown("outcome of a write is unknown", w, err)
 		return w.state(agent.WriteUnknown), nil
 	case errors.Is(err, tool.ErrStale):
-		return r.conclude(ctx, w, conclusion{by: db.ByCommit, err: &tool.Error{
+		return r.notPerformed(work, w, s.open, conclusion{by: db.ByCommit, err: &tool.Error{
 			Code: agent.ToolConflict, Message: "the resource changed after the confirmation; nothing was done",
 		}})
 	case errors.As(err, &shown):
 		r.logToolError(w.Run.ID, w.Call.ID, shown)
-		return r.conclude(ctx, w, conclusion{by: db.ByCommit, err: shown})
+		return r.notPerformed(work, w, s.open, conclusion{by: db.ByCommit, err: shown})
 	case errors.Is(err, tool.ErrAuthorizationUnavailable):
-		return r.conclude(ctx, w, conclusion{by: db.ByCommit, end: agent.ReasonAuthorizationUnavailable, err: &tool.Error{
+		return r.notPerformed(work, w, s.open, conclusion{by: db.ByCommit, end: agent.ReasonAuthorizationUnavailable, err: &tool.Error{
 			Code: agent.ToolForbidden, Message: "rights could not be determined; nothing was done",
 		}})
-	case work.Err() != nil:
-		// The worker stops, and the tool had not begun. The next one looks it up.
-		return agent.WriteOutcome{}, fmt.Errorf("%w: %w", errRetry, errStopping)
+	case timed.Err() != nil:
+		// The worker stops or stood still, and the tool had not begun.
+		return w.state(agent.WriteUnknown), nil
 	default:
 		// Recorded arguments that changed: the tool was not called.
-		return r.conclude(ctx, w, conclusion{by: db.ByCommit, end: agent.ReasonInternal, err: &tool.Error{
+		return r.notPerformed(work, w, s.open, conclusion{by: db.ByCommit, end: agent.ReasonInternal, err: &tool.Error{
 			Code: agent.ToolFailed, Message: "the recorded call is damaged; nothing was done",
 		}})
 	}
+}
+
+// notPerformed concludes that the effect did not happen and will not. While an
+// earlier try may still arrive, until open, that would be a guess: the outcome
+// stays unknown until then.
+func (r *Runs) notPerformed(ctx context.Context, w writing, open time.Time, c conclusion) (agent.WriteOutcome, error) {
+	if left := open.Sub(r.now()); left > 0 {
+		out := w.state(agent.WriteUnknown)
+		out.RetryAfter = left
+		return out, nil
+	}
+	return r.conclude(ctx, w, c)
+}
+
+// logUnknown leaves a trace for the tool's author, as logToolError does.
+func (r *Runs) logUnknown(what string, w writing, err error) {
+	log := r.log.With(zap.String("run_id", w.Run.ID), zap.String("call_id", w.Call.ID), zap.String("tool", w.Call.Tool))
+	var crash interface {
+		error
+		Stack() []byte
+	}
+	if errors.As(err, &crash) {
+		log.Error(what, zap.String("cause", crash.Error()), zap.ByteString("stack", crash.Stack()))
+		return
+	}
+	log.Warn(what, zap.String("cause_type", fmt.Sprintf("%T", tool.Cause(err))))
 }
 
 // RefuseApprovals puts on record the approvals that came when the run did not

@@ -28,7 +28,8 @@ type conclusion struct {
 
 // conclude records the outcome of a write with all that belongs to it in one
 // transaction: what happened, what the model is told, and that the run no longer
-// waits for a person. The first outcome stays. It insists, because what happened
+// waits for a person. The first outcome stays. It insists for as long as ctx
+// lasts, because what happened
 // outside cannot be taken back, and records late outcomes of a run that has
 // ended meanwhile as well (RUN-13).
 func (r *Runs) conclude(ctx context.Context, w writing, c conclusion) (agent.WriteOutcome, error) {
@@ -59,7 +60,14 @@ func (r *Runs) conclude(ctx context.Context, w writing, c conclusion) (agent.Wri
 			if state.Call.Recorded() {
 				return nil
 			}
-			if p := state.Plan; c.plan != "" && p != nil && p.Status == db.PlanPending {
+			if i := state.Intent; i != nil && i.ResolvedBy == db.ByOperator && i.Result != resultOf(c) {
+				// An operator was faster, and says otherwise. The record stays; the
+				// next look at it gives the call the same outcome.
+				r.log.Error("an operator settled a write otherwise than it came out", zap.String("run_id", w.Run.ID), zap.String("call_id", w.Call.ID),
+					zap.String("recorded", string(i.Result)), zap.String("came_out", string(resultOf(c))))
+				return fmt.Errorf("%w: the write was settled otherwise", errRetry)
+			}
+			if p := state.Plan; c.plan != "" && p != nil && p.Status == db.PlanPending && p.Revision == w.Plan.Revision {
 				p.Status, p.DecidedBy, p.TokenID, p.DecidedAt = c.plan, c.decidedBy, c.token, now
 				tx.ClosePlan(*p)
 			} else if c.plan != "" {
@@ -94,6 +102,9 @@ func (r *Runs) conclude(ctx context.Context, w writing, c conclusion) (agent.Wri
 	}
 	if c.end != "" {
 		out.Outcome.End = c.end
+	}
+	if !mine {
+		return out, nil
 	}
 	r.log.Info("write concluded", zap.String("run_id", w.Run.ID), zap.String("call_id", w.Call.ID), zap.String("tool", w.Call.Tool),
 		zap.Bool("performed", c.err == nil), zap.String("code", codeOf(c.err)), zap.String("by", string(c.by)))

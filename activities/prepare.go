@@ -50,8 +50,11 @@ func (r *Runs) prepareWrite(ctx context.Context, in agent.PrepareWriteInput) (ag
 	work, stop := r.bound(ctx, w.Run.DeadlineAt(r.now()), 0)
 	defer stop()
 	plan, err := r.describe(work, w)
-	if err == nil {
-		err = r.decide(about(authz.Prepare, w.Run, w.Call, plan.Resource), w.Run.ID)
+	if refused := new(tool.Error); err == nil || errors.As(err, &refused) {
+		// Who may not prepare this does not learn either why the tool refuses.
+		if forbidden := r.decide(about(authz.Prepare, w.Run, w.Call, plan.Resource), w.Run.ID); forbidden != nil {
+			err = forbidden
+		}
 	}
 	shown, ended, err := judgeTool(ctx, work, err)
 	switch {
@@ -70,8 +73,12 @@ func (r *Runs) prepareWrite(ctx context.Context, in agent.PrepareWriteInput) (ag
 	return r.storePlan(ctx, w, plan)
 }
 
-// describe has the tool make its plan.
+// describe has the tool make its plan. A tool of another version than the one
+// that was proposed may mean something else by the same arguments.
 func (r *Runs) describe(ctx context.Context, w writing) (tool.Plan, error) {
+	if spec, known := r.tools.Spec(w.Call.Tool); known && spec.Version != w.Call.ToolVersion {
+		return tool.Plan{}, &tool.Error{Code: agent.ToolConflict, Message: "the tool has changed since this was proposed; nothing was done"}
+	}
 	w.Intent = nil // no key while it prepares
 	return r.tools.Prepare(ctx, w.call())
 }

@@ -48,7 +48,7 @@ type Tx interface {
 	InsertPlan(p db.WritePlan)
 	ClosePlan(p db.WritePlan)
 	RecordIntent(i db.WriteIntent)
-	MarkSent(key string, at time.Time)
+	MarkSent(key string, at, decisive time.Time)
 	ResolveIntent(key string, result db.WriteResult, by db.ResolvedBy, at time.Time)
 	RefuseApproval(runID string, r db.Refusal)
 }

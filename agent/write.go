@@ -57,8 +57,8 @@ type ResolveWriteInput struct {
 	Run           RunRef `json:"run"`
 	CallID        string `json:"call_id"`
 	ArgumentsHash string `json:"arguments_hash"`
-	// Stopping says that the run ends: a write that did not happen is not
-	// performed any more.
+	// Stopping says that a write which did not happen is not performed any more:
+	// the run ends, or nobody would look after it.
 	Stopping bool `json:"stopping,omitempty"`
 }
 

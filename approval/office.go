@@ -30,6 +30,9 @@ var (
 	// ErrWithdrawn: the run was canceled, superseded or ended otherwise, or
 	// policies refused the write; nothing waits for a decision.
 	ErrWithdrawn = errors.New("the plan was withdrawn")
+	// ErrUnderWay: what was sent may still take effect, so nobody can say yet
+	// that it will not.
+	ErrUnderWay = errors.New("the write may still be under way")
 	// ErrForbidden: the policies do not allow it to this person.
 	ErrForbidden = authz.ErrForbidden
 	// ErrUnavailable: the policies could not be evaluated. Nothing is allowed.

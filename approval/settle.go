@@ -132,7 +132,8 @@ type Settled struct {
 // who said so. If its run still goes on it is told by signaler, which may be nil.
 //
 // The errors to expect are ErrNotFound, ErrForbidden, ErrUnavailable, ErrDamaged,
-// and ErrDecided if the outcome is known: the first record stays.
+// ErrDecided if the outcome is known (the first record stays), and ErrUnderWay if
+// it is to be not performed while what was sent may still take effect.
 func (o *Office) Settle(ctx context.Context, signaler Signaler, operator Approver, ref WriteRef, s Settlement) (Settled, error) {
 	settled, err := o.settle(ctx, operator, ref, s)
 	if err != nil {
@@ -173,6 +174,9 @@ func (o *Office) settle(ctx context.Context, operator Approver, ref WriteRef, s 
 		// Who may not settle is not told how the write stands.
 		if err := o.ask(authz.Settle, operator, state.Run, *state.Plan, state.Call.Arguments); err != nil {
 			return err
+		}
+		if left := state.Intent.DecisiveAt; !s.Performed && o.now().Before(left) && state.Intent.ResolvedBy == "" {
+			return fmt.Errorf("%w until %s", ErrUnderWay, left.UTC().Format(time.RFC3339))
 		}
 		settled.Continues = !state.Run.Status.Terminal()
 		recorded, err := tx.SettleWrite(ctx, state, db.Settlement{Performed: s.Performed, By: operator.User, Note: s.Note, At: o.now()})

@@ -46,8 +46,9 @@ type WritePlan struct {
 	Status       PlanStatus
 	CreatedAt    time.Time
 	ExpiresAt    time.Time
-	// DecidedBy and TokenID are set for approved and declined plans, DecidedAt
-	// for all that are not pending.
+	// DecidedBy and TokenID are set for approved and declined plans, and for
+	// those that were found stale or refused after they were approved. DecidedAt
+	// is set for all that are not pending.
 	DecidedBy string
 	DecidedAt time.Time
 	TokenID   string
@@ -96,6 +97,9 @@ type WriteIntent struct {
 	Sends      int
 	RecordedAt time.Time
 	SentAt     time.Time
+	// DecisiveAt is from when on a look-up that finds nothing means that nothing
+	// happened: until then what was sent may still arrive.
+	DecisiveAt time.Time
 	// ResolvedAt is zero while the result is open.
 	ResolvedAt time.Time
 }
@@ -208,13 +212,14 @@ func (tx *Tx) ClosePlan(p WritePlan) {
 func (tx *Tx) RecordIntent(i WriteIntent) {
 	tx.write(exec(tx.q.InsertWriteIntent, dbsqlc.InsertWriteIntentParams{
 		Tenant: tx.scope.Tenant, Key: i.Key, RunID: i.RunID, CallID: i.CallID, Revision: int32(i.Revision),
-		ArgumentsHash: i.ArgumentsHash, ApprovedBy: i.ApprovedBy, PolicyDigest: i.PolicyDigest, RecordedAt: i.RecordedAt,
+		ArgumentsHash: i.ArgumentsHash, ApprovedBy: i.ApprovedBy, PolicyDigest: i.PolicyDigest, RecordedAt: i.RecordedAt, DecisiveAt: i.DecisiveAt,
 	}))
 }
 
-// MarkSent queues that a write with an open intent is sent again.
-func (tx *Tx) MarkSent(key string, at time.Time) {
-	tx.write(exec(tx.q.MarkWriteSent, dbsqlc.MarkWriteSentParams{Tenant: tx.scope.Tenant, Key: key, SentAt: at}))
+// MarkSent queues that a write with an open intent is sent again, and from when
+// on a look-up is decisive.
+func (tx *Tx) MarkSent(key string, at, decisive time.Time) {
+	tx.write(exec(tx.q.MarkWriteSent, dbsqlc.MarkWriteSentParams{Tenant: tx.scope.Tenant, Key: key, SentAt: at, DecisiveAt: decisive}))
 }
 
 // ResolveIntent queues the result of a write: performed or not. The first one
@@ -247,6 +252,6 @@ func toWriteIntent(row dbsqlc.WriteIntent) WriteIntent {
 		Key: row.Key, RunID: row.RunID, CallID: row.CallID, Revision: int(row.Revision), ArgumentsHash: row.ArgumentsHash,
 		ApprovedBy: row.ApprovedBy, PolicyDigest: row.PolicyDigest, Result: WriteResult(row.Outcome), ResolvedBy: ResolvedBy(row.ResolvedBy),
 		SettledBy: row.SettledBy, SettledNote: row.SettledNote, Sends: int(row.Sends),
-		RecordedAt: row.RecordedAt, SentAt: row.SentAt, ResolvedAt: present(row.ResolvedAt),
+		RecordedAt: row.RecordedAt, SentAt: row.SentAt, DecisiveAt: row.DecisiveAt, ResolvedAt: present(row.ResolvedAt),
 	}
 }

@@ -107,6 +107,8 @@ func (a *app) explainDecision(err error, p person, runID string) error {
 		return &exit{exitUnreachable, fmt.Sprintf("%v; until the policies are mended nothing is decided", err)}
 	case errors.Is(err, approval.ErrChanged):
 		return refuse(fmt.Sprintf("%v: nothing was sent; %s", err, again))
+	case errors.Is(err, approval.ErrUnderWay):
+		return refuse(fmt.Sprintf("%v: look it up where it was sent, and settle it then", err))
 	case errors.Is(err, approval.ErrDecided):
 		return refuse(fmt.Sprintf("%v; see starter show %s --tenant %s", err, runID, p.tenant))
 	case errors.Is(err, approval.ErrExpired), errors.Is(err, approval.ErrWithdrawn):

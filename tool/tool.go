@@ -76,9 +76,10 @@ type Spec struct {
 	// further ones wait within their timeout. Look-ups are counted apart, so that
 	// executions that hang cannot keep them out. Zero means 16.
 	MaxConcurrent int
-	// InFlight is how long after it was sent a write may still take effect, for
-	// writers with Find: a look-up that finds nothing counts only after it.
-	// Zero means that the look-up itself is decisive.
+	// InFlight is how long a request may still take effect after the tool has
+	// given up on it, for writers with Find. A look-up that finds nothing means
+	// that nothing happened once Timeout, InFlight and a margin for clocks have
+	// passed since the write was sent.
 	InFlight time.Duration
 	// Environments, Pages and Flag narrow where the tool is offered. Empty
 	// means everywhere.

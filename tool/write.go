@@ -61,8 +61,8 @@ const (
 	// FindPerformed: the effect happened; Result is what Execute would have
 	// returned.
 	FindPerformed FindState = "performed"
-	// FindAbsent: the system knows no such key. It counts as "did not happen"
-	// once Spec.InFlight has passed since the write was sent.
+	// FindAbsent: the system knows no such key. That it did not happen is
+	// believed after the time that Spec.InFlight speaks of.
 	FindAbsent FindState = "absent"
 	// FindFailed: the write was refused for good; Err is what Execute would
 	// have returned.

@@ -36,6 +36,10 @@ func Register(r Registry) {
 // server's limits even before it suggests to continue.
 const maxActivities = 200
 
+// maxCarriedBytes bounds the approvals that are carried into a new history, far
+// below the server's limit for one payload. What is more is judged first.
+const maxCarriedBytes = 256 << 10
+
 // Carried is what a run takes along into its next history. Callers never send
 // it: a run starts with a RunRequest alone.
 type Carried struct {
@@ -62,8 +66,7 @@ type run struct {
 	waitingFor string
 	activities int
 	// approvals are tokens in the order of their arrival, not yet judged.
-	approvals       []string
-	approvalSignals workflow.ReceiveChannel
+	approvals []string
 	// settled says that an operator recorded the outcome of a write.
 	settled bool
 	// stop cancels what is in flight when a newer generation takes over.
@@ -144,7 +147,7 @@ func (r *run) drive(ctx, work workflow.Context) (agent.RunResult, error) {
 		case agentloop.AwaitApproval:
 			r.awaitApproval(work, decision.Calls[0], decision.Plan)
 		case agentloop.ResolveWrite:
-			r.resolveWrite(ctx, decision)
+			r.resolveWrite(work, decision)
 		}
 		if r.shouldContinue(ctx) {
 			return agent.RunResult{}, r.continueAsNew(ctx)
@@ -290,20 +293,29 @@ func (r *run) end(ctx workflow.Context) (agent.RunResult, error) {
 }
 
 func (r *run) shouldContinue(ctx workflow.Context) bool {
+	if r.activities < maxActivities && !workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
+		return false
+	}
 	if !r.loop.Resting() || ctx.Err() != nil {
 		return false
 	}
-	if r.loop.Status == agent.StatusWaitingConfirmation && len(r.approvals) > 0 {
-		return false
+	// What came up to this moment is refused or carried along.
+	catchUp(ctx)
+	waiting := r.loop.Status == agent.StatusWaitingConfirmation
+	return r.loop.Stop == "" && (!waiting || size(r.approvals) <= maxCarriedBytes)
+}
+
+func size(tokens []string) (bytes int) {
+	for _, token := range tokens {
+		bytes += len(token)
 	}
-	return r.activities >= maxActivities || workflow.GetInfo(ctx).GetContinueAsNewSuggested()
+	return bytes
 }
 
 func (r *run) continueAsNew(ctx workflow.Context) error {
 	if r.loop.Status != agent.StatusWaitingConfirmation {
 		r.refuseApprovals(ctx)
 	}
-	r.drainApprovals()
 	r.carried.Loop, r.carried.Approvals = r.loop, r.approvals
 	next := r.request
 	if r.loop.Status != agent.StatusQueued {

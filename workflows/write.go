@@ -15,9 +15,6 @@ import (
 )
 
 const (
-	// writePatience is how long the database may be away while a write is
-	// committed or resolved, beyond the time of the tool itself.
-	writePatience = 2 * time.Minute
 	// refusedAtOnce bounds the tokens in one input of RefuseApprovals, far below
 	// the server's limit for one payload.
 	refusedAtOnce = 100
@@ -27,11 +24,11 @@ const (
 // waits for one: it may have been sent by somebody who saw the plan in the
 // database sooner than the run heard of it.
 func (r *run) approvalsFrom(ctx workflow.Context) {
-	r.approvalSignals = workflow.GetSignalChannel(ctx, agent.SignalApproval)
+	approvals := workflow.GetSignalChannel(ctx, agent.SignalApproval)
 	workflow.Go(ctx, func(ctx workflow.Context) {
 		for {
 			var payload converter.RawValue
-			if !r.approvalSignals.Receive(ctx, &payload) {
+			if !approvals.Receive(ctx, &payload) {
 				return
 			}
 			r.approvals = append(r.approvals, tokenOf(payload))
@@ -59,9 +56,12 @@ func (r *run) prepareWrite(work workflow.Context, call agent.Call) {
 	in := agent.PrepareWriteInput{Run: r.carried.Ref, CallID: call.ID, ArgumentsHash: call.ArgumentsHash}
 	var prepared agent.PreparedWrite
 	summary := fmt.Sprintf("step %d: prepare %s", r.loop.Step, call.Tool)
-	// A plan that is made anew after days of waiting has its time too: the run's
-	// deadline moves on when the wait is over.
-	if err := r.queued(work, max(r.remaining(work), writePatience), summary, agent.ActivityPrepareWrite, in).Get(work, &prepared); err != nil {
+	patience := r.remaining(work)
+	if r.loop.Status == agent.StatusWaitingConfirmation {
+		// A plan that is made anew: the run's time stands still.
+		patience = beginPatience
+	}
+	if err := r.queued(work, patience, summary, agent.ActivityPrepareWrite, in).Get(work, &prepared); err != nil {
 		r.activityFailed(work, err, agent.ActivityPrepareWrite)
 		return
 	}
@@ -85,7 +85,9 @@ func (r *run) awaitApproval(work workflow.Context, call agent.Call, plan agent.P
 	}
 	var out agent.WriteOutcome
 	var err error
+	activity := agent.ActivityCommitWrite
 	if len(r.approvals) == 0 {
+		activity = agent.ActivityExpirePlan
 		in := agent.ExpirePlanInput{Run: r.carried.Ref, CallID: call.ID, Revision: plan.Revision}
 		err = r.queued(work, beginPatience, "expire "+call.Tool, agent.ActivityExpirePlan, in).Get(work, &out)
 	} else {
@@ -95,8 +97,9 @@ func (r *run) awaitApproval(work workflow.Context, call agent.Call, plan agent.P
 		r.approvals = r.approvals[1:]
 		summary := fmt.Sprintf("step %d: commit %s", r.loop.Step, call.Tool)
 		// A commit that has begun is not canceled: the activity goes on to its
-		// boundary, and the run waits for what it says.
-		err = r.queued(work, plan.Timeout+writePatience, summary, agent.ActivityCommitWrite, in).Get(work, &out)
+		// boundary, and the run waits for what it says. It asks the tool for the
+		// plan again first, so it takes up to twice the tool's time.
+		err = r.queued(work, 2*plan.Timeout+beginPatience, summary, agent.ActivityCommitWrite, in).Get(work, &out)
 	}
 	before := r.loop.Status
 	switch {
@@ -106,9 +109,9 @@ func (r *run) awaitApproval(work workflow.Context, call agent.Call, plan agent.P
 	case work.Err() != nil || temporal.IsCanceledError(err):
 		r.loop.CommitLost(agent.ReasonCanceled, "")
 	case final(err):
-		r.loop.CommitLost(agent.ReasonInternal, agent.ActivityCommitWrite)
+		r.loop.CommitLost(agent.ReasonInternal, activity)
 	default:
-		r.loop.CommitLost(agent.ReasonDeadline, agent.ActivityCommitWrite)
+		r.loop.CommitLost(agent.ReasonDeadline, activity)
 	}
 	if r.loop.Status != before && !r.loop.Ended() {
 		r.setSearchAttributes(work)
@@ -123,10 +126,10 @@ func (r *run) refused(out agent.WriteOutcome) {
 	}
 }
 
-// resolveWrite finds out what became of a write. Nothing stops it: ctx may be
-// canceled already.
-func (r *run) resolveWrite(ctx workflow.Context, d agentloop.Decision) {
-	ctx, cancel := workflow.NewDisconnectedContext(ctx)
+// resolveWrite finds out what became of a write. Nothing stops it, and work may
+// have ended already; but once it has, nothing is performed any more.
+func (r *run) resolveWrite(work workflow.Context, d agentloop.Decision) {
+	free, cancel := workflow.NewDisconnectedContext(work)
 	defer cancel()
 	call, timeout := d.Calls[0], time.Duration(0)
 	if plan := r.loop.Write.Plan; plan != nil {
@@ -134,28 +137,39 @@ func (r *run) resolveWrite(ctx workflow.Context, d agentloop.Decision) {
 	}
 	if d.Wait > 0 && !r.settled {
 		// On a context of its own, it is never canceled.
-		_, _ = workflow.AwaitWithOptions(ctx, workflow.AwaitOptions{
+		_, _ = workflow.AwaitWithOptions(free, workflow.AwaitOptions{
 			Timeout: d.Wait, TimerOptions: workflow.TimerOptions{Summary: "look up " + call.Tool},
 		}, func() bool { return r.settled })
 	}
 	r.settled = false
+	stopped := work.Err() != nil
 	in := agent.ResolveWriteInput{
-		Run: r.carried.Ref, CallID: call.ID, ArgumentsHash: call.ArgumentsHash, Stopping: d.Stopping || r.loop.Stop != "",
+		Run: r.carried.Ref, CallID: call.ID, ArgumentsHash: call.ArgumentsHash, Stopping: d.Stopping || stopped,
 	}
-	var out agent.WriteOutcome
 	// It looks up, and may then perform with the same key. Without the database
 	// nobody can tell how far the write came, so it is waited for.
-	err := r.queued(ctx, 2*timeout+beginPatience, "look up "+call.Tool, agent.ActivityResolveWrite, in).Get(ctx, &out)
-	if err != nil {
-		r.loop.LookUpLost()
-		return
+	looking := r.queued(free, 2*timeout+beginPatience, "look up "+call.Tool, agent.ActivityResolveWrite, in)
+	if !stopped {
+		workflow.NewSelector(free).AddFuture(looking, func(workflow.Future) {}).AddReceive(work.Done(), func(workflow.ReceiveChannel, bool) {}).Select(free)
+		if !looking.IsReady() {
+			cancel() // tells the activity, which goes on to say what it finds
+		}
 	}
-	r.loop.Committed(out)
+	var out agent.WriteOutcome
+	err := looking.Get(free, &out)
+	switch {
+	case err == nil:
+		r.loop.Committed(out)
+	case temporal.IsCanceledError(err) && !stopped:
+		// It had not begun: the next round asks again, for a run that stops.
+	default:
+		r.loop.LookUpLost()
+	}
 }
 
 // refuseApprovals puts on record what arrived when nothing waited for it.
 func (r *run) refuseApprovals(ctx workflow.Context) {
-	r.drainApprovals()
+	catchUp(ctx)
 	for len(r.approvals) > 0 {
 		n := min(len(r.approvals), refusedAtOnce)
 		in := agent.RefuseApprovalsInput{Run: r.carried.Ref, Tokens: r.approvals[:n]}
@@ -164,17 +178,23 @@ func (r *run) refuseApprovals(ctx workflow.Context) {
 			return
 		}
 		r.approvals = r.approvals[n:]
-		r.drainApprovals()
+		catchUp(ctx)
 	}
 }
 
-// drainApprovals takes what was received and not yet taken down: a run that
-// completes or continues in a new history leaves nothing behind.
-func (r *run) drainApprovals() {
-	var payload converter.RawValue
-	for r.approvalSignals.ReceiveAsync(&payload) {
-		r.approvals = append(r.approvals, tokenOf(payload))
-	}
+// catchUp lets the goroutines that wait for signals take down every one that has
+// arrived. The SDK hands a signal to such a goroutine before that one runs, so
+// nobody else finds it in its channel, and it is lost with the history if the
+// workflow completes or continues as new first.
+func catchUp(ctx workflow.Context) {
+	ctx, cancel := workflow.NewDisconnectedContext(ctx) // a canceled one does not wait
+	defer cancel()
+	waited := false
+	_ = workflow.Await(ctx, func() bool {
+		done := waited
+		waited = true
+		return done
+	})
 }
 
 // record tries the cheap way first and falls back to the queue, where an

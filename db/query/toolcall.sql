@@ -34,12 +34,17 @@ SELECT EXISTS (SELECT 1 FROM finished)::boolean AS recorded;
 -- A call whose effect may have happened is not abandoned but unknown, and one
 -- that an operator settled is what the operator said.
 UPDATE tool_call c
-SET ended_at = now(), status = coalesce((
-        SELECT CASE i.outcome WHEN 'performed' THEN 'succeeded' WHEN 'not_performed' THEN 'failed' ELSE 'unknown' END
-        FROM write_intent i
-        WHERE i.tenant = c.tenant AND i.run_id = c.run_id AND i.call_id = c.call_id
-    ), 'abandoned')
-WHERE c.tenant = @tenant AND c.run_id = @run_id AND c.status IN ('proposed', 'running');
+SET ended_at = now(), status = n.status, error_code = n.error_code
+FROM (
+    SELECT t.call_id,
+           CASE i.outcome WHEN 'performed' THEN 'succeeded' WHEN 'not_performed' THEN 'failed' WHEN 'open' THEN 'unknown'
+                          WHEN 'unknown' THEN 'unknown' ELSE 'abandoned' END AS status,
+           CASE i.outcome WHEN 'not_performed' THEN 'failed' ELSE '' END AS error_code
+    FROM tool_call t
+    LEFT JOIN write_intent i ON i.tenant = t.tenant AND i.run_id = t.run_id AND i.call_id = t.call_id
+    WHERE t.tenant = @tenant AND t.run_id = @run_id
+) n
+WHERE c.tenant = @tenant AND c.run_id = @run_id AND c.call_id = n.call_id AND c.status IN ('proposed', 'running');
 
 -- name: TranscriptCalls :many
 SELECT step, idx, provider_call_id, tool, envelope

@@ -34,12 +34,14 @@ SET status = 'withdrawn', decided_at = now()
 WHERE tenant = @tenant AND run_id = @run_id AND status = 'pending';
 
 -- name: InsertWriteIntent :exec
-INSERT INTO write_intent (tenant, key, run_id, call_id, revision, arguments_hash, approved_by, policy_digest, recorded_at, sent_at)
-VALUES (@tenant, @key, @run_id, @call_id, @revision, @arguments_hash, @approved_by, @policy_digest, @recorded_at, @recorded_at);
+INSERT INTO write_intent (tenant, key, run_id, call_id, revision, arguments_hash, approved_by, policy_digest, recorded_at, sent_at,
+                          decisive_at)
+VALUES (@tenant, @key, @run_id, @call_id, @revision, @arguments_hash, @approved_by, @policy_digest, @recorded_at, @recorded_at,
+        @decisive_at);
 
 -- name: MarkWriteSent :exec
 UPDATE write_intent
-SET sends = sends + 1, sent_at = @sent_at
+SET sends = sends + 1, sent_at = @sent_at, decisive_at = greatest(decisive_at, @decisive_at::timestamptz)
 WHERE tenant = @tenant AND key = @key AND outcome = 'open';
 
 -- name: ResolveWriteIntent :exec

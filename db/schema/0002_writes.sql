@@ -40,7 +40,11 @@ CREATE TABLE write_plan (
     PRIMARY KEY (tenant, run_id, call_id, revision),
     CONSTRAINT write_plan_call_fkey FOREIGN KEY (tenant, run_id, call_id) REFERENCES tool_call (tenant, run_id, call_id),
     CONSTRAINT write_plan_decided_check CHECK ((decided_at IS NULL) = (status = 'pending')),
-    CONSTRAINT write_plan_decider_check CHECK ((status IN ('approved', 'declined')) = (decided_by <> '' AND token_id <> ''))
+    -- A plan that was confirmed and then found stale or refused keeps its approver.
+    CONSTRAINT write_plan_decider_check CHECK (
+        (decided_by <> '') = (token_id <> '')
+        AND (decided_by <> '' OR status NOT IN ('approved', 'declined'))
+        AND (decided_by = '' OR status IN ('approved', 'declined', 'stale', 'refused')))
 );
 
 -- One plan of a run waits at a time.
@@ -67,6 +71,8 @@ CREATE TABLE write_intent (
     sends          integer NOT NULL DEFAULT 1 CHECK (sends > 0),
     recorded_at    timestamptz NOT NULL,
     sent_at        timestamptz NOT NULL,
+    -- from when on a look-up that finds nothing means that nothing happened
+    decisive_at    timestamptz NOT NULL,
     resolved_at    timestamptz,
     CONSTRAINT write_intent_pkey PRIMARY KEY (tenant, key),
     CONSTRAINT write_intent_call_key UNIQUE (tenant, run_id, call_id),

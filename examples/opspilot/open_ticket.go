@@ -62,7 +62,7 @@ func newOpenTicket(config Config, registry *services.Registry) (tool.Tool, error
 			"required": ["service_id", "title", "details", "severity"],
 			"additionalProperties": false
 		}`),
-		Risk: tool.Write, Timeout: timeout + reportMargin, InFlight: timeout + noticeMargin,
+		Risk: tool.Write, Timeout: timeout + reportMargin, InFlight: noticeMargin,
 		Source: "ticket-service", Trust: tool.Authoritative,
 	}
 	o := ticketOpener{registry, loopbackClient(timeout), base}

@@ -59,7 +59,7 @@ func newRestartService(config Config, registry *services.Registry) (tool.Tool, e
 			"required": ["service_id"],
 			"additionalProperties": false
 		}`),
-		Risk: tool.Write, Timeout: timeout + reportMargin, InFlight: timeout + noticeMargin,
+		Risk: tool.Write, Timeout: timeout + reportMargin, InFlight: noticeMargin,
 		Source: "service-supervisor", Trust: tool.Authoritative,
 	}
 	r := restarter{registry, loopbackClient(timeout)}

@@ -124,12 +124,13 @@ func TestLoopProperties(t *testing.T) {
 			switch {
 			case decision.Kind == ResolveWrite:
 				// What may have happened is found out, whatever else is asked.
-				if decision.Stopping != (stopped != "" || late || s.Write.Lost != "") {
+				last := s.Write.LookUps == begin.Rules.LookUpTries-1
+				if decision.Stopping != (stopped != "" || late || s.Write.Lost != "" || last) {
 					t.Fatalf("stopping is %t with stop %q, late %t", decision.Stopping, stopped, late)
 				}
 			case stopped != "" && decision.Kind != End:
 				t.Fatalf("after %s the loop still wants %s", stopped, decision.Kind)
-			case late && decision.Kind != End && decision.Kind != AwaitApproval:
+			case late && decision.Kind != End && s.Status != agent.StatusWaitingConfirmation:
 				t.Fatalf("after the deadline the loop wants %s", decision.Kind)
 			}
 			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "passes")) * time.Second)

@@ -41,8 +41,20 @@ func (s *State) nextWrite(now time.Time) (d Decision, ok bool) {
 			return s.end(s.Stop, ""), true
 		}
 		return Decision{Kind: AwaitApproval, Calls: []agent.Call{s.Write.Call}, Plan: *s.Write.Plan}, true
+	case phasePrepare:
+		if s.Status != agent.StatusWaitingConfirmation {
+			return Decision{}, false
+		}
+		// The plan is made anew: the run has waited for a person, and its deadline
+		// moves on when that is over.
+		if s.Stop != "" {
+			return s.end(s.Stop, ""), true
+		}
+		return Decision{Kind: PrepareWrite, Calls: []agent.Call{s.Write.Call}}, true
 	case phaseResolve:
-		d := Decision{Kind: ResolveWrite, Calls: []agent.Call{s.Write.Call}, Stopping: s.stopping(now)}
+		// The last look-up performs nothing: nobody would look after it.
+		last := s.Write.LookUps+1 >= s.Rules.LookUpTries
+		d := Decision{Kind: ResolveWrite, Calls: []agent.Call{s.Write.Call}, Stopping: s.stopping(now) || last}
 		if s.Write.LookUps > 0 {
 			d.Wait = max(backoff(s.Rules, s.Write.LookUps-1), s.Write.After)
 		}

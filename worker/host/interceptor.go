@@ -31,15 +31,15 @@ func (i *stopInbound) Init(outbound interceptor.ActivityOutboundInterceptor) err
 	return i.Next.Init(&stopOutbound{ActivityOutboundInterceptorBase: interceptor.ActivityOutboundInterceptorBase{Next: outbound}, stopping: i.stopping})
 }
 
-// ExecuteActivity begins no model call and no write once the worker is stopping: a poll that
-// was under way may still bring one, and so may a workflow task that executes
-// them locally. It would be paid for and lost. What is short is done; it may be
-// what lets a run go on elsewhere.
+// ExecuteActivity begins no model call and no write once the worker is stopping:
+// a poll that was under way may still bring one, and so may a workflow task that
+// executes them locally. It would be paid for and lost. What is short is done; it
+// may be what lets a run go on elsewhere.
 func (i *stopInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	select {
 	case <-i.stopping:
 		switch activity.GetInfo(ctx).ActivityType.Name {
-		case agent.ActivityNextAction, agent.ActivityCommitWrite:
+		case agent.ActivityNextAction, agent.ActivityCommitWrite, agent.ActivityResolveWrite:
 			return nil, activities.HandBack(ctx)
 		}
 	default:

@@ -258,7 +258,7 @@ func (q *Queries) SettleWriteIntent(ctx context.Context, db DBTX, arg SettleWrit
 }
 
 const unsettledWrites = `-- name: UnsettledWrites :many
-SELECT i.tenant, i.key, i.run_id, i.call_id, i.revision, i.arguments_hash, i.approved_by, i.policy_digest, i.outcome, i.resolved_by, i.settled_by, i.settled_note, i.sends, i.recorded_at, i.sent_at, i.resolved_at, p.tenant, p.run_id, p.call_id, p.revision, p.tool, p.tool_version, p.arguments_hash, p.resource, p.resource_version, p.summary, p.hash, p.nonce, p.policy_digest, p.status, p.created_at, p.expires_at, p.decided_by, p.decided_at, p.token_id, r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, c.generation AS current_generation, t.tool, t.tool_version, t.arguments, t.arguments_hash
+SELECT i.tenant, i.key, i.run_id, i.call_id, i.revision, i.arguments_hash, i.approved_by, i.policy_digest, i.outcome, i.resolved_by, i.settled_by, i.settled_note, i.sends, i.recorded_at, i.sent_at, i.decisive_at, i.resolved_at, p.tenant, p.run_id, p.call_id, p.revision, p.tool, p.tool_version, p.arguments_hash, p.resource, p.resource_version, p.summary, p.hash, p.nonce, p.policy_digest, p.status, p.created_at, p.expires_at, p.decided_by, p.decided_at, p.token_id, r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, c.generation AS current_generation, t.tool, t.tool_version, t.arguments, t.arguments_hash
 FROM write_intent i
 JOIN write_plan p ON p.tenant = i.tenant AND p.run_id = i.run_id AND p.call_id = i.call_id AND p.revision = i.revision
 JOIN tool_call t ON t.tenant = i.tenant AND t.run_id = i.run_id AND t.call_id = i.call_id
@@ -323,6 +323,7 @@ func (q *Queries) UnsettledWrites(ctx context.Context, db DBTX, arg UnsettledWri
 			&i.WriteIntent.Sends,
 			&i.WriteIntent.RecordedAt,
 			&i.WriteIntent.SentAt,
+			&i.WriteIntent.DecisiveAt,
 			&i.WriteIntent.ResolvedAt,
 			&i.WritePlan.Tenant,
 			&i.WritePlan.RunID,

@@ -199,6 +199,7 @@ type WriteIntent struct {
 	Sends         int32
 	RecordedAt    time.Time
 	SentAt        time.Time
+	DecisiveAt    time.Time
 	ResolvedAt    *time.Time
 }
 

@@ -12,12 +12,17 @@ import (
 
 const abandonToolCalls = `-- name: AbandonToolCalls :exec
 UPDATE tool_call c
-SET ended_at = now(), status = coalesce((
-        SELECT CASE i.outcome WHEN 'performed' THEN 'succeeded' WHEN 'not_performed' THEN 'failed' ELSE 'unknown' END
-        FROM write_intent i
-        WHERE i.tenant = c.tenant AND i.run_id = c.run_id AND i.call_id = c.call_id
-    ), 'abandoned')
-WHERE c.tenant = $1 AND c.run_id = $2 AND c.status IN ('proposed', 'running')
+SET ended_at = now(), status = n.status, error_code = n.error_code
+FROM (
+    SELECT t.call_id,
+           CASE i.outcome WHEN 'performed' THEN 'succeeded' WHEN 'not_performed' THEN 'failed' WHEN 'open' THEN 'unknown'
+                          WHEN 'unknown' THEN 'unknown' ELSE 'abandoned' END AS status,
+           CASE i.outcome WHEN 'not_performed' THEN 'failed' ELSE '' END AS error_code
+    FROM tool_call t
+    LEFT JOIN write_intent i ON i.tenant = t.tenant AND i.run_id = t.run_id AND i.call_id = t.call_id
+    WHERE t.tenant = $1 AND t.run_id = $2
+) n
+WHERE c.tenant = $1 AND c.run_id = $2 AND c.call_id = n.call_id AND c.status IN ('proposed', 'running')
 `
 
 type AbandonToolCallsParams struct {

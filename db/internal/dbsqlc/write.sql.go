@@ -59,7 +59,7 @@ func (q *Queries) CountUnknownWrites(ctx context.Context, db DBTX, arg CountUnkn
 }
 
 const getWriteIntent = `-- name: GetWriteIntent :one
-SELECT tenant, key, run_id, call_id, revision, arguments_hash, approved_by, policy_digest, outcome, resolved_by, settled_by, settled_note, sends, recorded_at, sent_at, resolved_at FROM write_intent
+SELECT tenant, key, run_id, call_id, revision, arguments_hash, approved_by, policy_digest, outcome, resolved_by, settled_by, settled_note, sends, recorded_at, sent_at, decisive_at, resolved_at FROM write_intent
 WHERE tenant = $1 AND run_id = $2 AND call_id = $3
 `
 
@@ -88,6 +88,7 @@ func (q *Queries) GetWriteIntent(ctx context.Context, db DBTX, arg GetWriteInten
 		&i.Sends,
 		&i.RecordedAt,
 		&i.SentAt,
+		&i.DecisiveAt,
 		&i.ResolvedAt,
 	)
 	return i, err
@@ -177,8 +178,10 @@ func (q *Queries) InsertApprovalRefusal(ctx context.Context, db DBTX, arg Insert
 }
 
 const insertWriteIntent = `-- name: InsertWriteIntent :exec
-INSERT INTO write_intent (tenant, key, run_id, call_id, revision, arguments_hash, approved_by, policy_digest, recorded_at, sent_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9)
+INSERT INTO write_intent (tenant, key, run_id, call_id, revision, arguments_hash, approved_by, policy_digest, recorded_at, sent_at,
+                          decisive_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $9,
+        $10)
 `
 
 type InsertWriteIntentParams struct {
@@ -191,6 +194,7 @@ type InsertWriteIntentParams struct {
 	ApprovedBy    string
 	PolicyDigest  string
 	RecordedAt    time.Time
+	DecisiveAt    time.Time
 }
 
 func (q *Queries) InsertWriteIntent(ctx context.Context, db DBTX, arg InsertWriteIntentParams) error {
@@ -204,6 +208,7 @@ func (q *Queries) InsertWriteIntent(ctx context.Context, db DBTX, arg InsertWrit
 		arg.ApprovedBy,
 		arg.PolicyDigest,
 		arg.RecordedAt,
+		arg.DecisiveAt,
 	)
 	return err
 }
@@ -255,7 +260,7 @@ func (q *Queries) InsertWritePlan(ctx context.Context, db DBTX, arg InsertWriteP
 }
 
 const intentsOfRun = `-- name: IntentsOfRun :many
-SELECT tenant, key, run_id, call_id, revision, arguments_hash, approved_by, policy_digest, outcome, resolved_by, settled_by, settled_note, sends, recorded_at, sent_at, resolved_at FROM write_intent
+SELECT tenant, key, run_id, call_id, revision, arguments_hash, approved_by, policy_digest, outcome, resolved_by, settled_by, settled_note, sends, recorded_at, sent_at, decisive_at, resolved_at FROM write_intent
 WHERE tenant = $1 AND run_id = $2
 ORDER BY recorded_at, call_id
 `
@@ -290,6 +295,7 @@ func (q *Queries) IntentsOfRun(ctx context.Context, db DBTX, arg IntentsOfRunPar
 			&i.Sends,
 			&i.RecordedAt,
 			&i.SentAt,
+			&i.DecisiveAt,
 			&i.ResolvedAt,
 		); err != nil {
 			return nil, err
@@ -304,18 +310,24 @@ func (q *Queries) IntentsOfRun(ctx context.Context, db DBTX, arg IntentsOfRunPar
 
 const markWriteSent = `-- name: MarkWriteSent :exec
 UPDATE write_intent
-SET sends = sends + 1, sent_at = $1
-WHERE tenant = $2 AND key = $3 AND outcome = 'open'
+SET sends = sends + 1, sent_at = $1, decisive_at = greatest(decisive_at, $2::timestamptz)
+WHERE tenant = $3 AND key = $4 AND outcome = 'open'
 `
 
 type MarkWriteSentParams struct {
-	SentAt time.Time
-	Tenant string
-	Key    string
+	SentAt     time.Time
+	DecisiveAt time.Time
+	Tenant     string
+	Key        string
 }
 
 func (q *Queries) MarkWriteSent(ctx context.Context, db DBTX, arg MarkWriteSentParams) error {
-	_, err := db.Exec(ctx, markWriteSent, arg.SentAt, arg.Tenant, arg.Key)
+	_, err := db.Exec(ctx, markWriteSent,
+		arg.SentAt,
+		arg.DecisiveAt,
+		arg.Tenant,
+		arg.Key,
+	)
 	return err
 }
 

@@ -1,0 +1,233 @@
+package agenttest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/fairlead/fairlead/activities"
+	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/agent/definition"
+	"github.com/fairlead/fairlead/approval"
+	"github.com/fairlead/fairlead/internal/authz"
+	"github.com/fairlead/fairlead/internal/memstore"
+	"github.com/fairlead/fairlead/model"
+	"github.com/fairlead/fairlead/model/scripted"
+	"github.com/fairlead/fairlead/tool"
+)
+
+// Config says what is tested. Definition and one of Script and Model are
+// required.
+type Config struct {
+	Definition definition.Definition
+	// Tools are the agent's own. The built-in fetch_result needs no mention.
+	Tools []tool.Tool
+	// Script plays the model, whichever one the definition names. A turn's Delay
+	// and Hang pass in virtual time.
+	Script scripted.Script
+	// Model is asked instead of a Script.
+	Model model.Model
+	// Catalogue describes models that the default catalogue does not list. A
+	// model that nobody describes is unpriced and has a window of 128,000 tokens.
+	Catalogue []model.Entry
+	// Policies holds *.cedar files and entities.json, as a worker's directory of
+	// policies does. Nil means the built-in policies: users confirm the writes of
+	// their own runs.
+	Policies fs.FS
+	// Limits bound the tenant and its users; zero values are no limit.
+	Limits activities.Limits
+	// Patience is how long a run may stand still in real time, such as in a tool
+	// that does not return. Zero means 10 s.
+	Patience time.Duration
+}
+
+// Suite runs one agent, as often as a test likes. Its runs share one store: a
+// run in a conversation sees what was said there before. It is not safe for
+// concurrent use; parallel tests make one each.
+type Suite struct {
+	t           testing.TB
+	config      Config
+	policies    *authz.Policies
+	definitions *definition.Set
+	catalogue   model.Catalogue
+	model       model.Model
+	key         approval.Key
+	stranger    approval.Key
+	verifier    *approval.Verifier
+	store       *memstore.Store
+	clock       clock
+}
+
+// New returns a Suite, or ends the test if the configuration cannot work.
+func New(t testing.TB, config Config) *Suite {
+	t.Helper()
+	s := &Suite{t: t, config: config, model: config.Model, key: approval.NewKey(), stranger: approval.NewKey(), catalogue: model.DefaultCatalogue()}
+	s.clock.set(time.Now)
+	s.store = memstore.New(s.clock.now)
+	if err := s.prepare(); err != nil {
+		t.Fatalf("agenttest: %v", err)
+	}
+	return s
+}
+
+func (s *Suite) prepare() (err error) {
+	c := s.config
+	switch {
+	case (c.Script == nil) == (c.Model == nil):
+		return errors.New("give a Script or a Model that plays the model, and not both")
+	case c.Patience < 0:
+		return errors.New("the Patience is negative")
+	case c.Patience == 0:
+		s.config.Patience = 10 * time.Second
+	}
+	if s.policies = authz.Default(); c.Policies != nil {
+		if s.policies, err = authz.Load(c.Policies); err != nil {
+			return err
+		}
+	}
+	if s.verifier, err = approval.NewVerifier(s.key.Public()); err != nil {
+		return err
+	}
+	if s.definitions, err = definition.NewSet(c.Definition); err != nil {
+		return err
+	}
+	for _, entry := range c.Catalogue {
+		if s.catalogue, err = s.catalogue.With(entry); err != nil {
+			return err
+		}
+	}
+	if _, listed := s.catalogue.Lookup(c.Definition.Model); !listed {
+		s.catalogue, err = s.catalogue.With(model.Entry{
+			Name: c.Definition.Model, Provider: "scripted", Model: c.Definition.Model, ContextWindow: 128_000, MaxOutputTokens: 8_192,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	registry, err := tool.NewRegistry(s.tools(nil)...)
+	if err != nil {
+		return err
+	}
+	if missing := registry.Missing(c.Definition.Tools); len(missing) > 0 {
+		return fmt.Errorf("the definition lists tools that Config.Tools does not have: %s", strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// entry describes the model that the definition names.
+func (s *Suite) entry() model.Entry {
+	entry, _ := s.catalogue.Lookup(s.config.Definition.Model)
+	return entry
+}
+
+// tools returns all tools, each under the eyes of w; nil leaves them as they are.
+func (s *Suite) tools(w *worker) []tool.Tool {
+	var store activities.Store = s.store
+	if w != nil {
+		store = w
+	}
+	list := slices.Clone(s.config.Tools)
+	own := slices.ContainsFunc(list, func(t tool.Tool) bool { return t != nil && t.Spec().Name == tool.FetchResultName })
+	if !own {
+		list = append(list, tool.NewFetchResult(activities.Results{Store: store}))
+	}
+	if w != nil {
+		for i, t := range list {
+			list[i] = watch(w, t)
+		}
+	}
+	return list
+}
+
+// Request returns the request by which Run starts a run: user ann of tenant
+// acme, in the definition's first environment and a conversation of its own.
+func (s *Suite) Request(message string) agent.RunRequest {
+	id := uuid.NewString()
+	req := agent.RunRequest{
+		RunID: id, Tenant: "acme", User: "ann", Conversation: "talk-" + id, Agent: s.config.Definition.Name, Message: message,
+	}
+	if len(s.config.Definition.Environments) > 0 {
+		req.Environment = s.config.Definition.Environments[0]
+	}
+	return req
+}
+
+// Run runs the agent on a message to its end. Events say what happens meanwhile;
+// one that never came about fails the test.
+func (s *Suite) Run(message string, events ...Event) *Result {
+	s.t.Helper()
+	return s.RunRequest(s.Request(message), events...)
+}
+
+// RunRequest is Run for a request that differs from the one of Request.
+func (s *Suite) RunRequest(req agent.RunRequest, events ...Event) *Result {
+	s.t.Helper()
+	r := newRun(s, req)
+	for _, e := range events {
+		if err := r.add(e); err != nil {
+			s.t.Fatalf("agenttest: %v", err)
+		}
+	}
+	defer r.close()
+	r.play()
+	result := r.result()
+	r.reportUnmet(ending(result))
+	return result
+}
+
+// clock is the time of the current run, or of the last one.
+type clock struct {
+	mu  sync.Mutex
+	get func() time.Time
+}
+
+func (c *clock) set(get func() time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.get = get
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	get := c.get
+	c.mu.Unlock()
+	return get()
+}
+
+// journal is what happened, for people.
+type journal struct {
+	mu    sync.Mutex
+	lines []string
+	log   bytes.Buffer
+}
+
+func (j *journal) add(at time.Duration, format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lines = append(j.lines, fmt.Sprintf("%12s  %s", "+"+at.Round(time.Millisecond).String(), fmt.Sprintf(format, args...)))
+}
+
+// Write takes the workers' log lines.
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.log.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	text := strings.Join(j.lines, "\n")
+	if j.log.Len() > 0 {
+		text += "\nwhat the workers logged:\n" + j.log.String()
+	}
+	return text
+}
