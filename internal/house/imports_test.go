@@ -75,6 +75,9 @@ func TestImportRules(t *testing.T) {
 			if name := imported[strings.LastIndexByte(imported, '/')+1:]; inModule(imported) && strings.HasSuffix(name, "test") && !strings.HasSuffix(p.ImportPath, "test") {
 				t.Errorf("%s imports %s outside of tests", p.ImportPath, imported)
 			}
+			if imported == "@/internal/memstore" && p.ImportPath != "@/agenttest" {
+				t.Errorf("%s imports %s, which is for agenttest alone", p.ImportPath, imported)
+			}
 		}
 	}
 }
