@@ -56,7 +56,7 @@ down: $(BIN)/temporal-dev ## Stop what `make up` started; the data stays
 # A key pair for development: bin/approval.env has both halves, and the worker
 # is given the public one alone, as in production.
 $(BIN)/approval.env: | build
-	@(umask 077; $(BIN)/starter approval-key >$@ 2>/dev/null)
+	@(umask 077; $(BIN)/starter approval-key >$@.new 2>/dev/null; mv $@.new $@)
 
 .PHONY: worker
 worker: build up $(BIN)/approval.env ## Serve the example agents until Ctrl-C
@@ -74,9 +74,9 @@ test: build up ## Run all tests on a real PostgreSQL and a real Temporal server
 	@$(GO) vet ./...
 	@$(ENGINE_ENV); $(GO) test -timeout 20m $$($(GO) list ./... | grep -v $(ENDTOEND))
 	@echo "Whole runs on the servers: killed workers, stopped workers, 500 steps ..."
-	@$(ENGINE_ENV); $(GO) test -count=1 -timeout 20m ./$(ENDTOEND)
+	@$(ENGINE_ENV); $(GO) test -count=1 -parallel 8 -timeout 20m ./$(ENDTOEND)
 	@echo "The same without the workflow cache, so that every workflow task replays ..."
-	@$(ENGINE_ENV); FAIRLEAD_WORKFLOW_CACHE=0 $(GO) test -count=1 -timeout 20m ./$(ENDTOEND)
+	@$(ENGINE_ENV); FAIRLEAD_WORKFLOW_CACHE=0 $(GO) test -count=1 -parallel 8 -timeout 20m ./$(ENDTOEND)
 	@if command -v "$$($(GO) env CC)" >/dev/null; then \
 		echo "With the race detector ..."; $(ENGINE_ENV); CGO_ENABLED=1 $(GO) test -race -timeout 20m $(RACE); \
 	else echo "There is no C compiler, which the race detector needs: it is left out."; fi
@@ -104,6 +104,15 @@ fmt: ## Format all code
 fuzz: ## Fuzz the decoder of tool arguments and their way into policies, for a minute and a half
 	$(GO) test ./tool -run '^$$' -fuzz FuzzCanonical -fuzztime 60s
 	$(GO) test ./internal/authz -run '^$$' -fuzz FuzzConvertArguments -fuzztime 30s -fuzzminimizetime 10x
+
+.PHONY: crashes
+crashes: $(BIN)/temporal-dev up ## Kill a worker at every point of a write, whatever the other side does (3 minutes)
+	@$(ENGINE_ENV); FAIRLEAD_CRASH_MATRIX=all $(GO) test -count=1 -timeout 10m ./$(ENDTOEND) -run TestCrashMatrix
+
+.PHONY: chaos
+chaos: $(BIN)/temporal-dev ## Kill workers, Temporal and PostgreSQL of its own under 100 runs, and count: SEED=7 repeats a plan (3 minutes)
+	@$(GO) build -o $(BIN)/chaos ./internal/chaos
+	@$(BIN)/chaos -temporal-dev $(BIN)/temporal-dev -seed $(or $(SEED),0)
 
 .PHONY: bench
 bench: build up ## Print what a run costs as ratios, as lines BENCH <name> <value> <unit>

@@ -36,6 +36,10 @@ func (r *Runs) conclude(ctx context.Context, w writing, c conclusion) (agent.Wri
 	outcome := db.CallOutcome{StartedAt: r.now()}
 	if c.err != nil {
 		outcome.Error, outcome.Envelope = c.err.ToolError(w.Call.Tool), string(tool.ErrorEnvelope(c.err))
+		if c.err.Code == agent.ToolDeclined || c.err.Code == agent.ToolNotConfirmed {
+			// People decide about one write: to propose another one is no repetition.
+			outcome.Error.Hash = tool.Hash([]byte(outcome.Error.Hash + w.Call.ArgumentsHash))
+		}
 	} else {
 		spec, _ := r.tools.Spec(w.Call.Tool)
 		envelope := tool.NewEnvelope(spec, w.Call.ID, c.result)

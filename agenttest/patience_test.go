@@ -9,6 +9,7 @@ import (
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agenttest"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/model/scripted"
 	"github.com/fairlead/fairlead/tool"
 )
 
@@ -40,6 +41,20 @@ func TestCancelBetweenLookUps(t *testing.T) {
 	if w := result.Writes[0]; s.count() != 0 || w.Sends != 1 || w.Result != db.WriteNotPerformed {
 		t.Errorf("%d restarts, recorded %s after %d sends", s.count(), w.Result, w.Sends)
 	}
+}
+
+// Two different writes are declined: that is no repetition, and the model may
+// still answer.
+func TestTwoWritesDeclined(t *testing.T) {
+	t.Parallel()
+	s := newServices()
+	propose := func(service string) scripted.Turn {
+		return scripted.Turn{Calls: []scripted.Call{{Name: "restart", Arguments: `{"service":"` + service + `"}`}}}
+	}
+	result := suiteOf(t, s, scripted.ByStep(propose("payment-api"), propose("ledger-api"), scripted.Turn{Text: "As you wish."})).Run("Restart something",
+		agenttest.Whenever(agenttest.PlanWaits(), agenttest.DeclineAs("bob")))
+	result.WantEnd(agent.ReasonFinal)
+	result.WantCalls("restart: declined", "restart: declined")
 }
 
 // The first request is on its way when the second, with the same key, is

@@ -72,7 +72,8 @@ func app(t testing.TB, url string) *pgxpool.Pool {
 }
 
 var tenantTables = []string{
-	"tenant_limit", "daily_usage", "conversation", "message", "run", "run_transition", "model_attempt", "ledger_entry", "tool_call", "tool_result", "write_plan", "write_intent", "approval_refusal"}
+	"tenant_limit", "daily_usage", "conversation", "message", "run", "run_transition", "model_attempt", "ledger_entry", "tool_call", "tool_result", "write_plan", "write_intent", "approval_refusal",
+}
 
 // fill stores a row of every tenant table.
 func fill(t testing.TB, d *db.DB, owner *pgxpool.Pool, tenant string) {

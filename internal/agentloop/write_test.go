@@ -404,8 +404,8 @@ func TestWritesAlone(t *testing.T) {
 	}
 }
 
-// TestDeclinedAgain: the same refusal of a person twice is an error that the
-// model does not learn from.
+// TestDeclinedAgain: the same write declined twice is an error that the model
+// does not learn from; its hash is the same.
 func TestDeclinedAgain(t *testing.T) {
 	t.Parallel()
 	s := waiting(nil)

@@ -2,21 +2,12 @@ package endtoend
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
-	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/temporal"
-	"go.temporal.io/sdk/testsuite"
-
 	"github.com/fairlead/fairlead/agent"
-	"github.com/fairlead/fairlead/db"
-	"github.com/fairlead/fairlead/db/dbtest"
-	"github.com/fairlead/fairlead/internal/rig"
-	"github.com/fairlead/fairlead/workflows"
+	"github.com/fairlead/fairlead/approval"
 )
 
 // ending is a run that comes to one reason.
@@ -26,8 +17,18 @@ type ending struct {
 	// scenario is the user's message; edit changes the rest of the request.
 	scenario string
 	edit     func(*agent.RunRequest)
-	// during is what happens from outside while the model thinks.
+	// during is what happens from outside: while the model thinks, or, for
+	// "approve", when a plan waits.
 	during string
+	// write names an ending that a write comes to.
+	write string
+}
+
+func (e ending) name() string {
+	if e.write != "" {
+		return string(e.reason) + ", " + e.write
+	}
+	return string(e.reason)
 }
 
 var endings = []ending{
@@ -50,6 +51,31 @@ var endings = []ending{
 	{reason: agent.ReasonSuperseded, scenario: "slow", during: "supersede"},
 	{reason: agent.ReasonCanceled, scenario: "slow", during: "cancel"},
 	{reason: agent.ReasonInternal, detail: "-", scenario: "panic"},
+
+	writeEnding(agent.ReasonFinal, "confirmed", "change", changeArgs{}, "approve"),
+	writeEnding(agent.ReasonOutcomeUnknown, "no look-up", "send", changeArgs{Mode: "timeout-before"}, "approve"),
+	writeEnding(agent.ReasonOutcomeUnknown, "never known", "change", changeArgs{Mode: "never-known"}, "approve"),
+	writeEnding(agent.ReasonAuthorizationUnavailable, "tool at the plan", "change", changeArgs{Mode: "tool-rights-down"}, ""),
+	writeEnding(agent.ReasonAuthorizationUnavailable, "policies at the plan", "change", changeArgs{Thing: "broken-prepare"}, ""),
+	writeEnding(agent.ReasonAuthorizationUnavailable, "policies at the approval", "change", changeArgs{Thing: "broken-approve"}, "approve"),
+	writeEnding(agent.ReasonAuthorizationUnavailable, "policies at the commit", "change", changeArgs{Thing: "broken-commit"}, "approve"),
+	writeEnding(agent.ReasonAuthorizationUnavailable, "tool at the commit", "change", changeArgs{Mode: "tool-rights-down-late"}, "approve"),
+	{
+		reason: agent.ReasonAuthorizationUnavailable, write: "policies at the offer", scenario: "final",
+		edit: func(r *agent.RunRequest) { r.Page = "broken" },
+	},
+}
+
+// writeEnding is one of the agent that changes things.
+func writeEnding(reason agent.Reason, name, tool string, args changeArgs, during string) ending {
+	if args.Thing == "" {
+		args.Thing = strings.ReplaceAll(string(reason)+"-"+name, " ", "-")
+		args.Thing = strings.ReplaceAll(args.Thing, "_", "-")
+	}
+	return ending{
+		reason: reason, write: name, scenario: "call " + proposal(tool, args), during: during,
+		edit: func(r *agent.RunRequest) { r.Agent = "changer" },
+	}
 }
 
 func budget(set func(*agent.BudgetOverride)) func(*agent.RunRequest) {
@@ -103,9 +129,9 @@ func TestEveryReasonIsCovered(t *testing.T) {
 // TestReasonsOnServer brings each reason about on the real server.
 func TestReasonsOnServer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t).withWorker(nil)
+	w := newWorld(t).withWriter(newThings(), nil)
 	for _, e := range endings {
-		t.Run(string(e.reason), func(t *testing.T) {
+		t.Run(e.name(), func(t *testing.T) {
 			t.Parallel()
 			w := w.in(t)
 			req := e.request()
@@ -113,20 +139,17 @@ func TestReasonsOnServer(t *testing.T) {
 			switch e.during {
 			case "cancel":
 				w.until("the model is called", func() bool { return w.attempts(req) > 0 })
-				if err := w.client.CancelWorkflow(w.ctx, run.GetID(), ""); err != nil {
-					t.Fatal(err)
-				}
+				w.cancelInUI(run.GetID())
 			case "supersede":
 				w.until("the model is called", func() bool { return w.attempts(req) > 0 })
-				newer := request("answer Here I am.")
-				newer.Conversation = req.Conversation
-				if result := w.run(newer); result.Reason != agent.ReasonFinal {
-					t.Fatalf("the newer run ended %s", result.Reason)
-				}
+				w.supersede(req)
+			case "approve":
+				plan, nonce := w.planned(req)
+				w.signal(req, w.sign(claims(req, plan, nonce, nil)))
 			}
 			began := time.Now()
 			e.check(t, w, req, w.wait(run))
-			if took := time.Since(began); e.during != "" && took > 15*time.Second {
+			if took := time.Since(began); e.scenario == "slow" && took > 15*time.Second {
 				t.Fatalf("it took %s to stop a model call of 30 s", took)
 			}
 		})
@@ -137,55 +160,42 @@ func TestReasonsOnServer(t *testing.T) {
 // with the same activities on a real database.
 func TestReasonsInSuite(t *testing.T) {
 	t.Parallel()
-	w := &world{TB: t, ctx: t.Context(), url: dbtest.URL(t)}
-	w.db, w.owner = dbtest.Open(t, w.url, db.Options{}), dbtest.Owner(t, w.url)
+	w := inSuite(t)
 	c, err := config(w.db)
+	if err == nil {
+		err = addWriter(&c, newThings())
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range endings {
-		t.Run(string(e.reason), func(t *testing.T) {
+		t.Run(e.name(), func(t *testing.T) {
 			t.Parallel()
-			w := w.in(t)
-			runs, err := rig.Activities(c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var suite testsuite.WorkflowTestSuite
-			suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
-			env := suite.NewTestWorkflowEnvironment()
-			env.SetTestTimeout(patience)
-			env.SetStartTime(time.Now())
-			workflows.Register(env)
-			runs.Register(env)
 			req := e.request()
+			s := w.skip(t, c, req)
 			switch e.during {
 			case "cancel":
-				env.RegisterDelayedCallback(env.CancelWorkflow, 100*time.Millisecond)
+				s.at(100*time.Millisecond, s.env.CancelWorkflow)
 			case "supersede":
-				env.RegisterDelayedCallback(func() {
+				s.at(100*time.Millisecond, func() {
 					newer := request("answer Here I am.")
 					newer.Conversation = req.Conversation
-					out, err := runs.BeginRun(context.Background(), agent.BeginRunInput{Request: newer, StartedAt: time.Now()})
+					out, err := s.runs.BeginRun(context.Background(), agent.BeginRunInput{Request: newer, StartedAt: time.Now()})
 					if err != nil || len(out.Supersedes) != 1 || out.Supersedes[0] != req.RunID {
 						t.Errorf("the newer run supersedes %v, %v", out.Supersedes, err)
 					}
-					env.SignalWorkflow(agent.SignalSupersede, agent.Supersession{ByRunID: newer.RunID, Generation: out.Generation})
-				}, 100*time.Millisecond)
+					s.env.SignalWorkflow(agent.SignalSupersede, agent.Supersession{ByRunID: newer.RunID, Generation: out.Generation})
+				})
+			case "approve":
+				s.at(time.Minute, func() {
+					plan, nonce := s.planned(req)
+					s.send(s.sign(claims(req, plan, nonce, func(c *approval.Claims) {
+						c.IssuedAt, c.ExpiresAt = s.env.Now(), s.env.Now().Add(time.Minute)
+					})))
+				})
 			}
-			env.ExecuteWorkflow(agent.WorkflowAgentRun, req)
-			var result agent.RunResult
-			err = env.GetWorkflowError()
-			var canceled *temporal.CanceledError
-			if errors.As(err, &canceled) {
-				err = canceled.Details(&result)
-			} else if err == nil {
-				err = env.GetWorkflowResult(&result)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			e.check(t, w, req, result)
+			result, _ := s.play()
+			e.check(t, s.world, req, result)
 		})
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/workflows"
 )
 
@@ -36,7 +37,8 @@ func TestRecordHistories(t *testing.T) {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t).withWorker(nil)
+	things := newThings()
+	w := newWorld(t).withWriter(things, nil)
 	save := func(name string, events []*history.HistoryEvent) {
 		data, err := protojson.Marshal(&history.History{Events: events})
 		if err != nil {
@@ -49,12 +51,47 @@ func TestRecordHistories(t *testing.T) {
 		}
 	}
 	for _, e := range endings {
-		if e.during != "" {
+		if e.during != "" && e.during != "approve" {
 			continue
 		}
 		req := e.request()
-		w.run(req)
-		save(string(e.reason), w.events(req, ""))
+		run := w.start(req)
+		if e.during == "approve" {
+			plan, nonce := w.planned(req)
+			w.signal(req, w.sign(claims(req, plan, nonce, nil)))
+		}
+		w.wait(run)
+		save(strings.NewReplacer(", ", "-", " ", "-").Replace(e.name()), w.events(req, ""))
+	}
+	for name, decide := range map[string]func(agent.RunRequest, approval.Plan){
+		"write-declined": func(req agent.RunRequest, plan approval.Plan) {
+			w.signal(req, w.token(bob, plan, approval.Decline).Text)
+		},
+		"write-refused": func(req agent.RunRequest, plan approval.Plan) {
+			w.signal(req, "no token")
+			w.awaitRefusals(req, 1)
+			token := w.token(bob, plan, approval.Approve)
+			w.signal(req, token.Text)
+			w.signal(req, token.Text)
+		},
+		"write-stale": func(req agent.RunRequest, plan approval.Plan) {
+			old := w.token(bob, plan, approval.Approve)
+			things.touch("write-stale")
+			w.signal(req, old.Text)
+			w.until("it is planned anew", func() bool { return len(w.show(req).Plans) == 2 })
+			w.approve(req, bob)
+		},
+		"write-expired":  func(agent.RunRequest, approval.Plan) {},
+		"write-canceled": func(req agent.RunRequest, _ approval.Plan) { w.cancelInUI(agent.WorkflowID(req.Tenant, req.RunID)) },
+	} {
+		req := change(changeArgs{Thing: name, To: "on"})
+		if name == "write-expired" {
+			req.Agent = "hasty"
+		}
+		run := w.start(req)
+		decide(req, w.pending(req, bob))
+		w.wait(run)
+		save(name, w.events(req, ""))
 	}
 	req := request("parallel")
 	w.run(req)

@@ -237,6 +237,13 @@ func script(_ context.Context, req model.Request) (scripted.Turn, error) {
 			return look("look", lookArgs{N: 1, Say: strings.Repeat("x", 3<<20)}), nil
 		}
 		return done, nil
+	case "canary-writes":
+		modes := []string{"", "refuse", "panic-after", "decline"}
+		if step == len(modes) {
+			return scripted.Turn{Text: "It says " + canary}, nil
+		}
+		name, arguments, _ := strings.Cut(proposal("change", changeArgs{Thing: "thing-" + canary, To: canary, Mode: modes[step]}), " ")
+		return scripted.Turn{Text: "I do it because of " + canary, Calls: []scripted.Call{{Name: name, Arguments: arguments}}}, nil
 	case "canary":
 		switch step {
 		case 0:
