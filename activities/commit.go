@@ -295,14 +295,14 @@ func (r *Runs) perform(ctx context.Context, w writing, s sending) (agent.WriteOu
 		r.logUnknown("outcome of a write is unknown", w, err)
 		return w.state(agent.WriteUnknown), nil
 	case errors.Is(err, tool.ErrStale):
-		return r.notPerformed(work, w, s.open, conclusion{by: db.ByCommit, err: &tool.Error{
+		return r.notPerformed(work, w, s.open, s.decisive, conclusion{by: db.ByCommit, err: &tool.Error{
 			Code: agent.ToolConflict, Message: "the resource changed after the confirmation; nothing was done",
 		}})
 	case errors.As(err, &shown):
 		r.logToolError(w.Run.ID, w.Call.ID, shown)
-		return r.notPerformed(work, w, s.open, conclusion{by: db.ByCommit, err: shown})
+		return r.notPerformed(work, w, s.open, s.decisive, conclusion{by: db.ByCommit, err: shown})
 	case errors.Is(err, tool.ErrAuthorizationUnavailable):
-		return r.notPerformed(work, w, s.open, conclusion{by: db.ByCommit, end: agent.ReasonAuthorizationUnavailable, err: &tool.Error{
+		return r.notPerformed(work, w, s.open, s.decisive, conclusion{by: db.ByCommit, end: agent.ReasonAuthorizationUnavailable, err: &tool.Error{
 			Code: agent.ToolForbidden, Message: "rights could not be determined; nothing was done",
 		}})
 	case timed.Err() != nil:
@@ -310,7 +310,7 @@ func (r *Runs) perform(ctx context.Context, w writing, s sending) (agent.WriteOu
 		return w.state(agent.WriteUnknown), nil
 	default:
 		// Recorded arguments that changed: the tool was not called.
-		return r.notPerformed(work, w, s.open, conclusion{by: db.ByCommit, end: agent.ReasonInternal, err: &tool.Error{
+		return r.notPerformed(work, w, s.open, s.decisive, conclusion{by: db.ByCommit, end: agent.ReasonInternal, err: &tool.Error{
 			Code: agent.ToolFailed, Message: "the recorded call is damaged; nothing was done",
 		}})
 	}
@@ -318,11 +318,13 @@ func (r *Runs) perform(ctx context.Context, w writing, s sending) (agent.WriteOu
 
 // notPerformed concludes that the effect did not happen and will not. While an
 // earlier try may still arrive, until open, that would be a guess: the outcome
-// stays unknown until then.
-func (r *Runs) notPerformed(ctx context.Context, w writing, open time.Time, c conclusion) (agent.WriteOutcome, error) {
-	if left := open.Sub(r.now()); left > 0 {
+// stays unknown, and is asked for again when no try on record can arrive, at
+// next. Sooner, this try would stand in the way of the same answer to another
+// one, and that one in the way of its successor.
+func (r *Runs) notPerformed(ctx context.Context, w writing, open, next time.Time, c conclusion) (agent.WriteOutcome, error) {
+	if now := r.now(); open.After(now) {
 		out := w.state(agent.WriteUnknown)
-		out.RetryAfter = left
+		out.RetryAfter = max(open.Sub(now), next.Sub(now))
 		return out, nil
 	}
 	return r.conclude(ctx, w, c)

@@ -68,7 +68,7 @@ func (r *Runs) resolveWrite(ctx context.Context, in agent.ResolveWriteInput) (ag
 func (r *Runs) absent(ctx, work context.Context, w writing, in agent.ResolveWriteInput) (agent.WriteOutcome, error) {
 	open := w.Intent.DecisiveAt
 	notPerformed := func(e *tool.Error, end agent.Reason) (agent.WriteOutcome, error) {
-		return r.notPerformed(work, w, open, conclusion{err: e, end: end, by: db.ByLookUp})
+		return r.notPerformed(work, w, open, open, conclusion{err: e, end: end, by: db.ByLookUp})
 	}
 	if in.Stopping || ctx.Err() != nil || w.fence(in.Run.Generation) != "" || !r.now().Before(w.Run.Deadline) {
 		return notPerformed(&tool.Error{Code: agent.ToolFailed, Message: "there was no time left to do this; nothing was done"}, "")
