@@ -43,6 +43,21 @@ func TestCancelBetweenLookUps(t *testing.T) {
 	}
 }
 
+// A run is canceled before its commit has begun: nothing is done, and the
+// approval that nobody looked at is on record.
+func TestCancelBeforeTheCommit(t *testing.T) {
+	t.Parallel()
+	s := newServices()
+	result := suiteOf(t, s, restartOnce).Run("Restart payment-api",
+		agenttest.When(agenttest.PlanWaits(), agenttest.ApproveAs("bob")),
+		agenttest.When(agenttest.BeforeActivity(agent.ActivityCommitWrite), agenttest.Cancel()))
+	result.WantEnd(agent.ReasonCanceled)
+	result.WantRefusals(agent.RefusedUsed)
+	if s.count() != 0 || len(result.Writes) != 0 {
+		t.Errorf("%d restarts, writes %+v", s.count(), result.Writes)
+	}
+}
+
 // Two different writes are declined: that is no repetition, and the model may
 // still answer.
 func TestTwoWritesDeclined(t *testing.T) {

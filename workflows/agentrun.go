@@ -67,6 +67,8 @@ type run struct {
 	activities int
 	// approvals are tokens in the order of their arrival, not yet judged.
 	approvals []string
+	// lost holds the token of a commit of which nobody knows how far it came.
+	lost []string
 	// settled says that an operator recorded the outcome of a write.
 	settled bool
 	// stop cancels what is in flight when a newer generation takes over.

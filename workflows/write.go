@@ -83,18 +83,16 @@ func (r *run) awaitApproval(work workflow.Context, call agent.Call, plan agent.P
 			return // stopped, which the next round sees
 		}
 	}
+	in := agent.CommitWriteInput{Run: r.carried.Ref, CallID: call.ID, ArgumentsHash: call.ArgumentsHash, Revision: plan.Revision}
 	var out agent.WriteOutcome
 	var err error
 	activity := agent.ActivityCommitWrite
 	if len(r.approvals) == 0 {
 		activity = agent.ActivityExpirePlan
-		in := agent.ExpirePlanInput{Run: r.carried.Ref, CallID: call.ID, Revision: plan.Revision}
-		err = r.queued(work, beginPatience, "expire "+call.Tool, agent.ActivityExpirePlan, in).Get(work, &out)
+		expire := agent.ExpirePlanInput{Run: r.carried.Ref, CallID: call.ID, Revision: plan.Revision}
+		err = r.queued(work, beginPatience, "expire "+call.Tool, agent.ActivityExpirePlan, expire).Get(work, &out)
 	} else {
-		in := agent.CommitWriteInput{
-			Run: r.carried.Ref, CallID: call.ID, ArgumentsHash: call.ArgumentsHash, Revision: plan.Revision, Token: r.approvals[0],
-		}
-		r.approvals = r.approvals[1:]
+		in.Token, r.approvals = r.approvals[0], r.approvals[1:]
 		summary := fmt.Sprintf("step %d: commit %s", r.loop.Step, call.Tool)
 		// A commit that has begun is not canceled: the activity goes on to its
 		// boundary, and the run waits for what it says. It asks the tool for the
@@ -102,6 +100,9 @@ func (r *run) awaitApproval(work workflow.Context, call agent.Call, plan agent.P
 		err = r.queued(work, 2*plan.Timeout+beginPatience, summary, agent.ActivityCommitWrite, in).Get(work, &out)
 	}
 	before := r.loop.Status
+	if r.lost = nil; err != nil && activity == agent.ActivityCommitWrite {
+		r.lost = []string{in.Token}
+	}
 	switch {
 	case err == nil:
 		r.refused(out)
@@ -159,6 +160,10 @@ func (r *run) resolveWrite(work workflow.Context, d agentloop.Decision) {
 	err := looking.Get(free, &out)
 	switch {
 	case err == nil:
+		if out.State == agent.WriteNotBegun {
+			// Nobody has looked at the token: it is refused on the record.
+			r.approvals = append(r.approvals, r.lost...)
+		}
 		r.loop.Committed(out)
 	case temporal.IsCanceledError(err) && !stopped:
 		// It had not begun: the next round asks again, for a run that stops.
