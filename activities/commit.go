@@ -33,16 +33,9 @@ func (r *Runs) CommitWrite(ctx context.Context, in agent.CommitWriteInput) (out 
 }
 
 func (r *Runs) commitWrite(ctx context.Context, in agent.CommitWriteInput) (agent.WriteOutcome, error) {
-	w, done, err := r.openWrite(ctx, in.Run, in.CallID, in.ArgumentsHash)
-	switch {
-	case err != nil:
-		return agent.WriteOutcome{}, err
-	case done != nil:
-		return *done, nil
-	case w.Intent != nil:
-		return w.state(agent.WriteUnknown), nil
-	case w.Plan == nil || w.Plan.Revision != in.Revision || w.Plan.Status == db.PlanStale:
-		return w.state(agent.WriteStale), nil
+	w, known, err := r.openPlan(ctx, in.Run, in.CallID, in.ArgumentsHash, in.Revision)
+	if err != nil || known != nil {
+		return orZero(known), err
 	}
 	claims, refusal, err := r.believe(w, in.Token)
 	if err != nil {
@@ -330,18 +323,14 @@ func (r *Runs) notPerformed(ctx context.Context, w writing, open, next time.Time
 	return r.conclude(ctx, w, c)
 }
 
-// logUnknown leaves a trace for the tool's author, as logToolError does.
+// logUnknown leaves a trace of a write whose outcome nobody knows yet.
 func (r *Runs) logUnknown(what string, w writing, err error) {
 	log := r.log.With(zap.String("run_id", w.Run.ID), zap.String("call_id", w.Call.ID), zap.String("tool", w.Call.Tool))
-	var crash interface {
-		error
-		Stack() []byte
+	if crashed, trace := traceOf(err); crashed {
+		log.Error(what, trace...)
+	} else {
+		log.Warn(what, trace...)
 	}
-	if errors.As(err, &crash) {
-		log.Error(what, zap.String("cause", crash.Error()), zap.ByteString("stack", crash.Stack()))
-		return
-	}
-	log.Warn(what, zap.String("cause_type", fmt.Sprintf("%T", tool.Cause(err))))
 }
 
 // RefuseApprovals puts on record the approvals that came when the run did not

@@ -146,16 +146,9 @@ func (r *Runs) ExpirePlan(ctx context.Context, in agent.ExpirePlanInput) (out ag
 }
 
 func (r *Runs) expirePlan(ctx context.Context, in agent.ExpirePlanInput) (agent.WriteOutcome, error) {
-	w, done, err := r.openWrite(ctx, in.Run, in.CallID, "")
-	switch {
-	case err != nil:
-		return agent.WriteOutcome{}, err
-	case done != nil:
-		return *done, nil
-	case w.Intent != nil:
-		return w.state(agent.WriteUnknown), nil
-	case w.Plan == nil || w.Plan.Revision != in.Revision || w.Plan.Status == db.PlanStale:
-		return w.state(agent.WriteStale), nil
+	w, known, err := r.openPlan(ctx, in.Run, in.CallID, "", in.Revision)
+	if err != nil || known != nil {
+		return orZero(known), err
 	}
 	return r.conclude(ctx, w, conclusion{
 		plan: db.PlanExpired,
@@ -254,4 +247,30 @@ func (r *Runs) openWrite(ctx context.Context, ref agent.RunRef, callID, argument
 	}
 	w.def, err = r.definition(ctx, w.Run.DefinitionDigest)
 	return w, nil, err
+}
+
+// openPlan is openWrite for a plan that may still be decided. known is what there
+// is to say of one that may not.
+func (r *Runs) openPlan(ctx context.Context, ref agent.RunRef, callID, argumentsHash string, revision int) (w writing, known *agent.WriteOutcome, err error) {
+	w, known, err = r.openWrite(ctx, ref, callID, argumentsHash)
+	if err != nil || known != nil {
+		return w, known, err
+	}
+	var out agent.WriteOutcome
+	switch {
+	case w.Intent != nil:
+		out = w.state(agent.WriteUnknown)
+	case w.Plan == nil || w.Plan.Revision != revision || w.Plan.Status == db.PlanStale:
+		out = w.state(agent.WriteStale)
+	default:
+		return w, nil, nil
+	}
+	return w, &out, nil
+}
+
+func orZero[T any](p *T) (zero T) {
+	if p == nil {
+		return zero
+	}
+	return *p
 }

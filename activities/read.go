@@ -104,19 +104,27 @@ func (r *Runs) execute(ctx context.Context, in agent.ReadToolInput, run db.Run, 
 	return r.recordOutcome(ctx, in, outcome)
 }
 
-// logToolError leaves a trace for the tool's author. The cause's text may hold
-// content, so its type has to do, and a panic's stack.
+// logToolError leaves a trace of a failed call for the tool's author.
 func (r *Runs) logToolError(runID, callID string, failed *tool.Error) {
 	log := r.log.With(zap.String("run_id", runID), zap.String("call_id", callID), zap.String("code", string(failed.Code)))
+	if crashed, trace := traceOf(failed); crashed {
+		log.Error("tool panicked", trace...)
+	} else {
+		log.Info("tool failed", trace...)
+	}
+}
+
+// traceOf is what may be logged of a tool's error: its text may hold content, so
+// its type has to do, and a panic's stack.
+func traceOf(err error) (crashed bool, fields []zap.Field) {
 	var crash interface {
 		error
 		Stack() []byte
 	}
-	if errors.As(failed.Err, &crash) {
-		log.Error("tool panicked", zap.String("cause", crash.Error()), zap.ByteString("stack", crash.Stack()))
-		return
+	if errors.As(err, &crash) {
+		return true, []zap.Field{zap.String("cause", crash.Error()), zap.ByteString("stack", crash.Stack())}
 	}
-	log.Info("tool failed", zap.String("cause_type", fmt.Sprintf("%T", failed.Err)))
+	return false, []zap.Field{zap.String("cause_type", fmt.Sprintf("%T", tool.Cause(err)))}
 }
 
 // judgeTool sorts the errors of an execution: one for the model, an end of the
