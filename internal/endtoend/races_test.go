@@ -160,13 +160,14 @@ func TestEarlyApproval(t *testing.T) {
 func TestApprovalOutOfTime(t *testing.T) {
 	t.Parallel()
 	things := newThings()
-	w := newWorld(t).withWriter(things, nil)
-	// The second call takes long enough to be met.
-	req := ask("changer", "one-by-one "+proposal("change", changeArgs{Thing: "lamp", To: "on"})+"\n"+`look_slowly {"n":1,"wait_ms":2000}`)
+	// The second call is held until every signal was sent.
+	hold := &held{activity: agent.ActivityReadTool, done: make(chan struct{}), release: make(chan struct{})}
+	w := newWorld(t).withWriter(things, func(c *rig.Config) { c.Interceptors = append(c.Interceptors, hold) })
+	req := ask("changer", "one-by-one "+proposal("change", changeArgs{Thing: "lamp", To: "on"})+"\n"+`look_slowly {"n":1,"wait_ms":1}`)
 	run := w.start(req)
 	plan, nonce := w.planned(req)
 	used := w.approve(req, bob)
-	w.until("the read runs", func() bool { return strings.Contains(w.record(req), "call 1.0 proposed") })
+	<-hold.done
 	before := w.view(req)
 	w.signal(req, used.Text)
 	w.signal(req, w.sign(claims(req, plan, nonce, nil)))
@@ -183,6 +184,7 @@ func TestApprovalOutOfTime(t *testing.T) {
 	if before.Step != 2 || before.Status != agent.StatusRunning {
 		t.Errorf("the signals met a run in %+v", before)
 	}
+	close(hold.release)
 	result := w.wait(run)
 	if result.Reason != agent.ReasonFinal || things.total() != 1 {
 		t.Errorf("ended %+v with %d effects", result, things.total())
