@@ -41,7 +41,7 @@ const (
 	// grace is how long a stopping worker lets activities finish.
 	grace = 4 * time.Second
 	// patience bounds every wait of these tests.
-	patience = 90 * time.Second
+	patience = 4 * time.Minute
 )
 
 // envPurchases names the file in which a worker process writes down what it
