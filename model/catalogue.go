@@ -64,12 +64,20 @@ type Entry struct {
 	InputPrice       *int64 `yaml:"input_price"`
 	CachedInputPrice *int64 `yaml:"cached_input_price"`
 	OutputPrice      *int64 `yaml:"output_price"`
-	// Tokenizer names the vocabulary, such as "o200k_base"; empty if unknown.
+	// Tokenizer is the vocabulary that prompts are counted by: one of
+	// Tokenizers. Empty means that none of them is the model's; then tokens are
+	// estimated high.
 	Tokenizer string `yaml:"tokenizer"`
 	// Mode is ModeQueued if it was left out.
 	Mode Mode `yaml:"mode"`
 	// Timeout bounds one attempt; DefaultTimeout if it was left out.
 	Timeout time.Duration `yaml:"timeout"`
+}
+
+// Tokenizers returns the names that Entry.Tokenizer may have, the usual ones
+// first.
+func Tokenizers() []string {
+	return []string{"o200k_base", "cl100k_base", "p50k_base", "p50k_edit", "r50k_base"}
 }
 
 // Priced reports whether the cost of a call on e is known.
@@ -164,6 +172,10 @@ func (e Entry) complete() (Entry, error) {
 		if price.value != nil && (*price.value < 0 || *price.value > maxPrice) {
 			return fail("%s is %d: must be 0 to %d micro-dollars per million tokens", price.name, *price.value, int64(maxPrice))
 		}
+	}
+	if e.Tokenizer != "" && !slices.Contains(Tokenizers(), e.Tokenizer) {
+		return fail("tokenizer %q: must be one of %s, or be left out so that tokens are estimated high",
+			e.Tokenizer, strings.Join(Tokenizers(), ", "))
 	}
 	switch e.Mode {
 	case "":

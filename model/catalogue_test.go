@@ -80,6 +80,7 @@ func TestParseCatalogueRefuses(t *testing.T) {
 		"bare timeout":      {validEntry + "    timeout: 120\n", "not a duration"},
 		"quoted timeout":    {validEntry + "    timeout: \"1d\"\n", "not a duration"},
 		"word as price":     {validEntry + "    input_price: many\n    output_price: 5\n", "not a whole number"},
+		"tokenizer":         {validEntry + "    tokenizer: o200k\n", `model "small": tokenizer "o200k": must be one of o200k_base, cl100k_base, p50k_base, p50k_edit, r50k_base, or be left out`},
 		"mode":              {validEntry + "    mode: remote\n", `mode "remote"`},
 		"timeout":           {validEntry + "    timeout: -1s\n", "timeout is -1s"},
 		"long timeout":      {validEntry + "    timeout: 2h\n", "at most 1h"},
