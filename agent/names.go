@@ -9,6 +9,11 @@ const (
 	// output RunResult.
 	WorkflowAgentRun = "AgentRun"
 
+	// WorkflowSummarize is the workflow type that summarizes the older part of a
+	// conversation in the background. Input SummarizeInput, no output. A run
+	// starts it at its end and does not wait for it.
+	WorkflowSummarize = "SummarizeConversation"
+
 	// TaskQueue is the task queue used when configuration names no other.
 	TaskQueue = "fairlead"
 
@@ -28,8 +33,10 @@ const (
 	ActivityExpirePlan = "ExpirePlan"
 	// ActivityRefuseApprovals takes RefuseApprovalsInput and returns nothing.
 	ActivityRefuseApprovals = "RefuseApprovals"
-	// ActivityEndRun takes EndRunInput and returns RunResult.
+	// ActivityEndRun takes EndRunInput and returns EndRunOutput.
 	ActivityEndRun = "EndRun"
+	// ActivitySummarize takes SummarizeInput and returns SummarizeOutput.
+	ActivitySummarize = "Summarize"
 
 	// QueryState returns a RunView: where the run stands, without content.
 	QueryState = "state"
@@ -52,7 +59,7 @@ func Activities() []string {
 	return []string{
 		ActivityBeginRun, ActivityNextAction, ActivityReadTool,
 		ActivityPrepareWrite, ActivityCommitWrite, ActivityResolveWrite, ActivityExpirePlan, ActivityRefuseApprovals,
-		ActivityEndRun,
+		ActivityEndRun, ActivitySummarize,
 	}
 }
 
@@ -74,6 +81,12 @@ const (
 // run twice gives one workflow. The separator is in no identifier: two tenants
 // with the same run ID have two workflows.
 func WorkflowID(tenant, runID string) string { return "agent-run~" + tenant + "~" + runID }
+
+// SummarizeWorkflowID returns the Temporal workflow ID under which a
+// conversation's summaries are made, one at a time.
+func SummarizeWorkflowID(tenant, conversation string) string {
+	return "summarize~" + tenant + "~" + conversation
+}
 
 // EndGrace is how long after its deadline a run may still take to record its
 // end. A run row that is older than deadline plus EndGrace no longer holds a

@@ -41,6 +41,9 @@ type RunRequest struct {
 	Message string `json:"message"`
 	// Budget tightens the definition's budget; nil keeps it.
 	Budget *BudgetOverride `json:"budget,omitempty"`
+	// Session is what the user settled outside of the text, such as by a choice
+	// in the product's user interface; nil settles nothing.
+	Session *SessionChange `json:"session,omitempty"`
 }
 
 // Scope returns the owner of the run, for every read and write made for it.
@@ -132,5 +135,5 @@ func (r RunRequest) Validate() error {
 	if err := r.Budget.Validate(); err != nil {
 		return &RequestError{"budget", err.Error()}
 	}
-	return nil
+	return r.Session.validate()
 }

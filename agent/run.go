@@ -206,6 +206,8 @@ const (
 	ToolNotConfirmed ToolErrorCode = "not_confirmed"
 	// ToolConflict: the resource changed, and the write was not performed.
 	ToolConflict ToolErrorCode = "conflict"
+	// ToolProhibited: the user's standing prohibition covers the call.
+	ToolProhibited ToolErrorCode = "prohibited"
 	// ToolOutcomeUnknown: nobody knows whether the effect happened. It is in a
 	// run's result only; a model is never told so, because the run ends.
 	ToolOutcomeUnknown ToolErrorCode = "outcome_unknown"
@@ -253,6 +255,33 @@ type CompletedAction struct {
 	CallID string        `json:"call_id"`
 	Tool   string        `json:"tool"`
 	Error  ToolErrorCode `json:"error,omitempty"`
+}
+
+// EndRunOutput is what EndRun returns to the workflow.
+type EndRunOutput struct {
+	RunResult
+	// Summarize says that the conversation has grown enough for a summary.
+	Summarize bool `json:"summarize,omitempty"`
+}
+
+// SummarizeInput asks for summaries of a conversation's older part.
+type SummarizeInput struct {
+	Scope        Scope  `json:"scope"`
+	Conversation string `json:"conversation"`
+	// DefinitionDigest pins whose model and rules are used.
+	DefinitionDigest string `json:"definition_digest"`
+}
+
+// SummarizeOutput says what came of one round of SummarizeInput.
+type SummarizeOutput struct {
+	// FromSeq and ToSeq are the range that was tried, zero if nothing was due.
+	FromSeq int64 `json:"from_seq,omitempty"`
+	ToSeq   int64 `json:"to_seq,omitempty"`
+	// Failure is a short stable code if the summary was not accepted; it is kept
+	// for people and used for nothing.
+	Failure string `json:"failure,omitempty"`
+	// More says that another range is due.
+	More bool `json:"more,omitempty"`
 }
 
 // Supersession is the payload of SignalSupersede.

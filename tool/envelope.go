@@ -121,7 +121,7 @@ func (e *Error) shown() *Error {
 	switch clean.Code {
 	case agent.ToolUnknown, agent.ToolInvalidArguments, agent.ToolForbidden, agent.ToolNotFound,
 		agent.ToolTimeout, agent.ToolUnavailable, agent.ToolQuota, agent.ToolFailed,
-		agent.ToolDeclined, agent.ToolNotConfirmed, agent.ToolConflict, agent.ToolOutcomeUnknown:
+		agent.ToolDeclined, agent.ToolNotConfirmed, agent.ToolConflict, agent.ToolProhibited, agent.ToolOutcomeUnknown:
 	default:
 		clean.Code = agent.ToolFailed
 	}

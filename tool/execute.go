@@ -140,7 +140,7 @@ func (e *entry) failure(ctx context.Context, verb string, err error) error {
 func (e *Error) fromTool() *Error {
 	clean := e.shown()
 	switch clean.Code {
-	case agent.ToolDeclined, agent.ToolNotConfirmed, agent.ToolOutcomeUnknown:
+	case agent.ToolDeclined, agent.ToolNotConfirmed, agent.ToolProhibited, agent.ToolOutcomeUnknown:
 		clean.Code = agent.ToolFailed
 	}
 	return clean

@@ -41,6 +41,7 @@ func TestExecuteErrors(t *testing.T) {
 		"other error":              {fails(secret), "failed: the tool failed", secret},
 		"nil *Error":               {fails((*tool.Error)(nil)), "failed: the tool failed", nil},
 		"a decision":               {fails(&tool.Error{Code: agent.ToolDeclined, Message: "m"}), "failed: m", nil},
+		"the user's prohibition":   {fails(&tool.Error{Code: agent.ToolProhibited, Message: "m"}), "failed: m", nil},
 		"a conflict":               {fails(&tool.Error{Code: agent.ToolConflict, Message: "m"}), "conflict: m", nil},
 		"crashes when looked into": {fails((*hollow)(nil)), "failed: the tool failed", nil},
 		"unknown code":             {fails(&tool.Error{Code: "custom", Message: "m"}), "failed: m", nil},
@@ -359,5 +360,46 @@ func TestExecuteCleansResults(t *testing.T) {
 		if err != nil || string(got.Content) != string(tt.want.Content) || got.ContentType != tt.want.ContentType || got.Truncated != tt.want.Truncated {
 			t.Errorf("%s: got %.80q (%d bytes) %s %t, %v", name, got.Content, len(got.Content), got.ContentType, got.Truncated, err)
 		}
+	}
+}
+
+func TestExecuteCleansNotes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct{ note, want string }{
+		"none":          {"", ""},
+		"one line":      {"14 errors since 10:02", "14 errors since 10:02"},
+		"Chinese":       {"10:02 起 14 个错误", "10:02 起 14 个错误"},
+		"lines":         {" 14 errors\r\n since\t10:02\n", "14 errors   since 10:02"},
+		"controls":      {"a\x00b\x1b[31mc\u0085d\u2028e", "a b [31mc d e"},
+		"reversed":      {"a\u202eb", "a b"},
+		"invalid UTF-8": {"a\xef\xb8.b", "a\uFFFD.b"},
+		"just fits":     {strings.Repeat("x", 256), strings.Repeat("x", 256)},
+		"too long":      {strings.Repeat("x", 257), strings.Repeat("x", 253) + "..."},
+		"cut in a rune": {strings.Repeat("启", 86), strings.Repeat("启", 84) + "..."},
+	} {
+		r := registry(t, fake{spec: spec("search"), execute: func(context.Context, tool.Invocation) (tool.Result, error) {
+			return tool.Result{Content: []byte("1"), Note: tt.note}, nil
+		}})
+		got, err := r.Execute(t.Context(), call("search"))
+		if err != nil || got.Note != tt.want {
+			t.Errorf("%s: got %q, %v", name, got.Note, err)
+		}
+	}
+}
+
+type found struct {
+	Errors int `json:"errors"`
+}
+
+func (f found) Note() string { return fmt.Sprintf("%d errors", f.Errors) }
+
+func TestJSONTakesTheNote(t *testing.T) {
+	t.Parallel()
+	got, err := tool.JSON(found{14})
+	if err != nil || got.Note != "14 errors" || string(got.Content) != `{"errors":14}` {
+		t.Errorf("got %q, %q, %v", got.Note, got.Content, err)
+	}
+	if got, _ := tool.JSON(map[string]int{"errors": 14}); got.Note != "" {
+		t.Errorf("got %q", got.Note)
 	}
 }

@@ -118,6 +118,24 @@ func TestNewRegistryRefuses(t *testing.T) {
 		"bad environment":  {func(s *tool.Spec) { s.Environments = []string{"a b"} }, "environments"},
 		"empty page":       {func(s *tool.Spec) { s.Pages = []string{""} }, "pages"},
 		"bad flag":         {func(s *tool.Spec) { s.Flag = "a b" }, "flag"},
+		"fact key":         {facts(tool.Fact{Key: "Service", Pointer: "/a"}), "facts[0]: the key must"},
+		"no fact key":      {facts(tool.Fact{Pointer: "/a"}), "facts[0]: the key must"},
+		"fact key twice":   {facts(tool.Fact{Key: "a", Pointer: "/a"}, tool.Fact{Key: "a", Pointer: "/b"}), `facts[1]: the key "a" is there twice`},
+		"pointer a/b":      {facts(tool.Fact{Key: "a", Pointer: "a/b"}), "facts[0]: the pointer"},
+		"pointer /~2":      {facts(tool.Fact{Key: "a", Pointer: "/~2"}), "facts[0]: the pointer"},
+		"pointer /a~":      {facts(tool.Fact{Key: "a", Pointer: "/a~"}), "facts[0]: the pointer"},
+		"pointer in UTF-8": {facts(tool.Fact{Key: "a", Pointer: "/\xff"}), "facts[0]: the pointer"},
+		"long pointer":     {facts(tool.Fact{Key: "a", Pointer: strings.Repeat("/a", 129)}), "facts[0]: the pointer"},
+		"17 facts":         {facts(make([]tool.Fact, 17)...), "facts has 17 entries, the limit is 16"},
+		"empty verb":       {verbs("restart", ""), "verbs[1] must be 1 to 64 bytes"},
+		"long verb":        {verbs(strings.Repeat("启", 22)), "verbs[0] must be 1 to 64 bytes"},
+		"verb of lines":    {verbs("roll\nback"), "verbs[0] must be"},
+		"space before":     {verbs(" restart"), "verbs[0] must be"},
+		"hidden in a verb": {verbs("re\u200bstart"), "verbs[0] must be"},
+		"verb in UTF-8":    {verbs("\xff"), "verbs[0] must be"},
+		"verb in capitals": {verbs("Restart"), `verbs[0] "Restart" must be in lower case`},
+		"verb twice":       {verbs("restart", "reboot", "restart"), `verbs[2] "restart" is there twice`},
+		"33 verbs":         {verbs(make([]string, 33)...), "verbs has 33 entries, the limit is 32"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -195,6 +213,42 @@ func TestOffer(t *testing.T) {
 	offered.Parameters[0] = 'X'
 	if r.Offer(actor, []string{"alpha"})[0].Parameters[0] != '{' {
 		t.Error("a caller can change the registry's schema")
+	}
+}
+
+func facts(list ...tool.Fact) func(*tool.Spec) { return func(s *tool.Spec) { s.Facts = list } }
+
+func verbs(list ...string) func(*tool.Spec) { return func(s *tool.Spec) { s.Verbs = list } }
+
+// The limits themselves are allowed, for reads and writes, and what an author
+// changes later changes nothing.
+func TestRegistryKeepsFactsAndVerbs(t *testing.T) {
+	t.Parallel()
+	list := []tool.Fact{
+		{Key: "whole", Pointer: ""},
+		{Key: "empty.key", Pointer: "/"},
+		{Key: "escaped", Pointer: "/a~1b/~0/0"},
+		{Key: "current_service", Pointer: "/服务/id"},
+		{Key: "long", Pointer: strings.Repeat("/a", 128)},
+	}
+	for i := len(list); i < 16; i++ {
+		list = append(list, tool.Fact{Key: fmt.Sprintf("k%d", i), Pointer: "/same"})
+	}
+	words := []string{"restart", "roll back", "重启", strings.Repeat("v", 64)}
+	wantFacts, wantVerbs := slices.Clone(list), slices.Clone(words)
+	write := fakeWriter{fake: fake{spec: spec("restart", asWrite, facts(list...), verbs(words...))}}
+	read := fake{spec: spec("search", facts(list...), verbs(words...))}
+	r := registry(t, write, read)
+	list[0].Key, words[0] = "changed", "changed"
+	for _, name := range []string{"restart", "search"} {
+		got, _ := r.Spec(name)
+		if !slices.Equal(got.Facts, wantFacts) || !slices.Equal(got.Verbs, wantVerbs) {
+			t.Fatalf("%s: got %v, %v", name, got.Facts, got.Verbs)
+		}
+		got.Facts[0].Key, got.Verbs[0] = "changed", "changed"
+		if again, _ := r.Spec(name); again.Facts[0].Key != "whole" || again.Verbs[0] != "restart" {
+			t.Errorf("%s: a caller can change the registry's spec", name)
+		}
 	}
 }
 

@@ -21,10 +21,18 @@ const (
 // MaxResultBytes is how much of a result is kept.
 const MaxResultBytes = 1 << 20
 
+// MaxNoteBytes bounds the note of a result.
+const MaxNoteBytes = 256
+
 // replacement stands for what cannot be stored or sent.
 const replacement = "\uFFFD"
 
-// JSON makes a Result of any value that encoding/json can write.
+// Noter is implemented by values that say in one line what they amount to: see
+// Result.Note.
+type Noter interface{ Note() string }
+
+// JSON makes a Result of any value that encoding/json can write. If v is a
+// Noter, the result has its note.
 func JSON(v any) (Result, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -32,7 +40,11 @@ func JSON(v any) (Result, error) {
 	if err := enc.Encode(v); err != nil {
 		return Result{}, fmt.Errorf("encode result: %w", err)
 	}
-	return Result{Content: bytes.TrimRight(b.Bytes(), "\n"), ContentType: ContentJSON}, nil
+	result := Result{Content: bytes.TrimRight(b.Bytes(), "\n"), ContentType: ContentJSON}
+	if noter, ok := v.(Noter); ok {
+		result.Note = noter.Note()
+	}
+	return result, nil
 }
 
 // Text makes a Result of text.
@@ -66,7 +78,19 @@ func clean(r Result) (Result, *Error) {
 		content, r.ContentType = excerpt(content, MaxResultBytes), ContentText
 	}
 	r.Content = content
+	r.Note = cleanNote(r.Note)
 	return r, nil
+}
+
+// cleanNote makes a note one line that reads the same wherever it is shown.
+func cleanNote(note string) string {
+	note = strings.Map(func(r rune) rune {
+		if misleading(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(note, replacement))
+	return oneLine(strings.TrimSpace(note), MaxNoteBytes)
 }
 
 // storableEscapes replaces the escapes of NUL and of lone surrogates in valid

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -23,10 +24,17 @@ const (
 
 	maxDescriptionBytes = 8 << 10
 	maxAttempts         = 10
+	maxFacts            = 16
+	maxPointerBytes     = 256
+	maxVerbs            = 32
+	maxVerbBytes        = 64
 )
 
 // namePattern is ASCII only: a look-alike of another script never matches.
 var namePattern = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+
+// pointerPattern is the syntax of RFC 6901.
+var pointerPattern = regexp.MustCompile(`^(/([^~/]|~[01])*)*$`)
 
 // ValidName reports whether s can name a tool: 1 to 64 of a-z, 0-9 and _ of
 // ASCII, beginning with a letter.
@@ -71,6 +79,12 @@ func (s Spec) complete() (Spec, *schema.Schema, error) {
 	if s.Flag != "" && !agent.ValidID(s.Flag) {
 		return s, nil, errors.New("flag must be 1 to 128 ASCII letters, digits or . _ : @ -")
 	}
+	if err := checkFacts(s.Facts); err != nil {
+		return s, nil, err
+	}
+	if err := checkVerbs(s.Verbs); err != nil {
+		return s, nil, err
+	}
 	arguments, err := schema.CompileArguments(s.Parameters)
 	if err != nil {
 		return s, nil, fmt.Errorf("parameters: %w", err)
@@ -99,6 +113,42 @@ func (s Spec) complete() (Spec, *schema.Schema, error) {
 	return s.clone(), arguments, nil
 }
 
+func checkFacts(facts []Fact) error {
+	if len(facts) > maxFacts {
+		return fmt.Errorf("facts has %d entries, the limit is %d", len(facts), maxFacts)
+	}
+	seen := map[string]bool{}
+	for i, f := range facts {
+		switch {
+		case !agent.ValidFactKey(f.Key):
+			return fmt.Errorf("facts[%d]: the key must be 1 to 64 of a-z, 0-9, _ and . of ASCII, beginning with a letter", i)
+		case seen[f.Key]:
+			return fmt.Errorf("facts[%d]: the key %q is there twice", i, f.Key)
+		case len(f.Pointer) > maxPointerBytes || !pointerPattern.MatchString(f.Pointer) || !utf8.ValidString(f.Pointer):
+			return fmt.Errorf("facts[%d]: the pointer must be a JSON Pointer (RFC 6901) of at most %d bytes, such as \"/service/id\"", i, maxPointerBytes)
+		}
+		seen[f.Key] = true
+	}
+	return nil
+}
+
+func checkVerbs(verbs []string) error {
+	if len(verbs) > maxVerbs {
+		return fmt.Errorf("verbs has %d entries, the limit is %d", len(verbs), maxVerbs)
+	}
+	for i, verb := range verbs {
+		switch {
+		case verb == "" || len(verb) > maxVerbBytes || !plainLine(verb):
+			return fmt.Errorf("verbs[%d] must be 1 to %d bytes of one line, without invisible characters or space around it", i, maxVerbBytes)
+		case verb != strings.ToLower(verb):
+			return fmt.Errorf("verbs[%d] %q must be in lower case: words are compared without regard to case", i, verb)
+		case slices.Contains(verbs[:i], verb):
+			return fmt.Errorf("verbs[%d] %q is there twice", i, verb)
+		}
+	}
+	return nil
+}
+
 // implementedBy refuses a declaration that t does not keep. A write without
 // Prepare could never be confirmed, and a read with it is a mistake in risk.
 func (s Spec) implementedBy(t Tool) error {
@@ -119,6 +169,8 @@ func (s Spec) clone() Spec {
 	s.Parameters = bytes.Clone(s.Parameters)
 	s.Environments = slices.Clone(s.Environments)
 	s.Pages = slices.Clone(s.Pages)
+	s.Facts = slices.Clone(s.Facts)
+	s.Verbs = slices.Clone(s.Verbs)
 	return s
 }
 

@@ -86,6 +86,25 @@ type Spec struct {
 	Environments []string
 	Pages        []string
 	Flag         string
+	// Facts are the fields of a successful JSON result that hold from then on
+	// and become facts of the conversation (CONV-3), such as the service that a
+	// look-up found. At most 16.
+	Facts []Fact
+	// Verbs are the words by which people speak of what the tool does, such as
+	// "restart" and "重启": "never restart it" forbids the tools that have the
+	// verb. At most 32, each 1 to 64 bytes, lower case.
+	Verbs []string
+}
+
+// Fact names a field of a result that is a fact of the conversation.
+type Fact struct {
+	// Key is what the fact is called, such as "current_service": see
+	// agent.ValidFactKey. A newer value of a key replaces the older one.
+	Key string
+	// Pointer finds the value in the result (RFC 6901), such as "/service/id".
+	// A string, number or boolean becomes the value; where there is none, or
+	// none that agent.ValidFactValue accepts, there is no fact.
+	Pointer string
 }
 
 // Actor is on whose behalf a tool acts; it comes from the server's record of
@@ -119,6 +138,10 @@ type Result struct {
 	Content []byte
 	// ContentType is "application/json" or "text/plain"; empty means JSON.
 	ContentType string
+	// Note says in one line what the result amounts to, such as "14 errors since
+	// 10:02". It stays in the prompt when the result itself has to go. At most
+	// MaxNoteBytes; what is longer is cut.
+	Note string
 	// Truncated is set by the Registry when the content was longer than
 	// MaxResultBytes and was cut. Cut JSON is text/plain.
 	Truncated bool

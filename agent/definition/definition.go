@@ -29,6 +29,12 @@ type Definition struct {
 	Budget       Budget   `yaml:"budget" json:"budget"`
 	Loop         Loop     `yaml:"loop" json:"loop"`
 	Writes       Writes   `yaml:"writes" json:"writes"`
+	// Context, Summary and Session say what the model sees of a conversation and
+	// what the conversation keeps. Zero values take the defaults of their
+	// methods.
+	Context Context `yaml:"context" json:"context,omitzero"`
+	Summary Summary `yaml:"summary" json:"summary,omitzero"`
+	Session Session `yaml:"session" json:"session,omitzero"`
 	// FinalSchema, if set, is a JSON Schema (2020-12) that the final answer
 	// must satisfy (RUN-5). In YAML it is a mapping.
 	FinalSchema json.RawMessage `yaml:"-" json:"final_schema,omitempty"`

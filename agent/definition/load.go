@@ -68,17 +68,37 @@ func decode(yamlText []byte) (doc document, err error) {
 // Fields by the type that YAML must give them. The decoder alone would read the
 // number 1.10 into a string as "1.1" and the number 1.5 into an integer as 1.
 var (
-	stringFields  = []string{"name", "version", "system", "model"}
-	listFields    = []string{"tools", "environments"}
-	integerFields = []struct {
-		section string
-		names   []string
-	}{
+	stringFields  = []section{{"", []string{"name", "version", "system", "model"}}, {"summary", []string{"model"}}}
+	listFields    = []section{{"", []string{"tools", "environments"}}, {"session", []string{"facts"}}}
+	integerFields = []section{
 		{"", []string{"max_output_tokens"}},
 		{"budget", []string{"max_steps", "max_tool_calls", "max_tokens", "max_cost_micros"}},
 		{"loop", []string{"same_action", "same_result", "same_error", "cycle", "malformed_retries", "model_tries", "parallel_reads", "look_up_tries"}},
+		{"context", []string{"max_input", "messages", "summaries", "results", "notes", "memory", "knowledge"}},
+		{"summary", []string{"after", "keep"}},
 	}
 )
+
+// section names fields of the document, or of the mapping called name in it.
+type section struct {
+	name   string
+	fields []string
+}
+
+// of calls visit with the full name and the value of each field.
+func (s section) of(document map[string]any, visit func(name string, value any) error) error {
+	holder, prefix := document, ""
+	if s.name != "" {
+		holder, _ = document[s.name].(map[string]any)
+		prefix = s.name + "."
+	}
+	for _, field := range s.fields {
+		if err := visit(prefix+field, holder[field]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func checkTypes(yamlText []byte) error {
 	dec := yaml.NewDecoder(bytes.NewReader(yamlText))
@@ -96,34 +116,36 @@ func checkTypes(yamlText []byte) error {
 	if err := dec.Decode(&second); !errors.Is(err, io.EOF) {
 		return errors.New("the text has more than one document: write each definition to a file of its own")
 	}
-	for _, name := range stringFields {
-		if err := wantString(name, fields[name]); err != nil {
-			return err
-		}
-	}
-	for _, name := range listFields {
-		list, _ := fields[name].([]any)
-		for i, item := range list {
-			if item == nil {
-				return fmt.Errorf("%s[%d] is empty", name, i)
-			}
-			if err := wantString(fmt.Sprintf("%s[%d]", name, i), item); err != nil {
+	for _, check := range []struct {
+		sections []section
+		visit    func(name string, value any) error
+	}{{stringFields, wantString}, {listFields, wantStrings}, {integerFields, wantInteger}} {
+		for _, s := range check.sections {
+			if err := s.of(fields, check.visit); err != nil {
 				return err
 			}
 		}
 	}
-	for _, group := range integerFields {
-		holder, prefix := fields, ""
-		if group.section != "" {
-			holder, _ = fields[group.section].(map[string]any)
-			prefix = group.section + "."
+	return nil
+}
+
+func wantInteger(name string, value any) error {
+	switch value.(type) {
+	case nil, int64, uint64:
+		return nil
+	default:
+		return fmt.Errorf("%s must be an integer, without quotes, point or exponent", name)
+	}
+}
+
+func wantStrings(name string, value any) error {
+	list, _ := value.([]any)
+	for i, item := range list {
+		if item == nil {
+			return fmt.Errorf("%s[%d] is empty", name, i)
 		}
-		for _, name := range group.names {
-			switch holder[name].(type) {
-			case nil, int64, uint64:
-			default:
-				return fmt.Errorf("%s%s must be an integer, without quotes, point or exponent", prefix, name)
-			}
+		if err := wantString(fmt.Sprintf("%s[%d]", name, i), item); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -158,6 +180,8 @@ const (
 func New(d Definition) (Definition, error) {
 	d.Tools = append([]string{}, d.Tools...)
 	d.Environments = slices.Clone(d.Environments)
+	// An empty list is no list, so that the two have one digest.
+	d.Session.Facts = append([]string(nil), d.Session.Facts...)
 	d.Loop = d.Loop.withDefaults()
 	if d.Writes.ConfirmWithin == 0 {
 		d.Writes.ConfirmWithin = defaultConfirmWithin

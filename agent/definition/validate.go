@@ -27,6 +27,11 @@ const (
 	maxAmount  = int64(1e15)
 	// maxRepeats bounds every counter of the loop.
 	maxRepeats = 100
+	// minInput leaves room for a system prompt and a question.
+	minInput = 1_000
+	// maxSummaryRange bounds summary.after and summary.keep together; Summary
+	// says why.
+	maxSummaryRange = 90
 )
 
 const idRule = "must be 1 to 128 ASCII letters, digits or . _ : @ - and begin with a letter or digit"
@@ -48,7 +53,7 @@ func (d Definition) problems() []error {
 	case !utf8.ValidString(d.System) || strings.ContainsRune(d.System, 0):
 		add("system must be valid UTF-8 without NUL")
 	}
-	if d.Model == "" || len(d.Model) > maxModelBytes || !utf8.ValidString(d.Model) || strings.ContainsFunc(d.Model, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+	if !validModel(d.Model) {
 		add("model must be the name of a model in the catalogue, at most %d bytes without spaces", maxModelBytes)
 	}
 	if len(d.Tools) > maxTools {
@@ -86,7 +91,73 @@ func (d Definition) problems() []error {
 	if within := d.Writes.ConfirmWithin; within < time.Second || within > maxTimeout {
 		add("writes.confirm_within is %s: it must be 1s to %s, or be left out", within, maxTimeout)
 	}
+	errs = append(errs, d.Context.problems()...)
+	errs = append(errs, d.Summary.problems()...)
+	errs = append(errs, d.Session.problems()...)
 	return append(errs, d.Loop.problems()...)
+}
+
+func validModel(name string) bool {
+	return name != "" && len(name) <= maxModelBytes && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r == 0x7f })
+}
+
+func (c Context) problems() []error {
+	var errs []error
+	if c.MaxInput != 0 && (c.MaxInput < minInput || c.MaxInput > maxAmount) {
+		errs = append(errs, fmt.Errorf("context.max_input is %d: it must be %d to %d tokens, or be left out", c.MaxInput, minInput, maxAmount))
+	}
+	for _, part := range []struct {
+		name  string
+		value int64
+	}{
+		{"messages", c.Messages},
+		{"summaries", c.Summaries},
+		{"results", c.Results},
+		{"notes", c.Notes},
+		{"memory", c.Memory},
+		{"knowledge", c.Knowledge},
+	} {
+		if part.value < 0 || part.value > maxAmount {
+			errs = append(errs, fmt.Errorf("context.%s is %d: it must be 1 to %d tokens, or be left out", part.name, part.value, maxAmount))
+		}
+	}
+	return errs
+}
+
+func (s Summary) problems() []error {
+	var errs []error
+	if s.Model != "" && !validModel(s.Model) {
+		errs = append(errs, fmt.Errorf("summary.model must be the name of a model in the catalogue, at most %d bytes without spaces, or be left out", maxModelBytes))
+	}
+	if s.After < 0 || s.After == 1 {
+		errs = append(errs, fmt.Errorf("summary.after is %d: it must be at least 2 messages, or be left out", s.After))
+	}
+	if s.Keep < 0 {
+		errs = append(errs, fmt.Errorf("summary.keep is %d: it must be at least 1 message, or be left out", s.Keep))
+	}
+	// Each alone first, so that the sum cannot overflow.
+	if full := s.Bounds(""); max(full.After, full.Keep) > maxSummaryRange || full.After+full.Keep > maxSummaryRange {
+		errs = append(errs, fmt.Errorf("summary.after (%d) and summary.keep (%d) are more than %d messages together: a model call looks back on 100, and would not see all that no summary covers", full.After, full.Keep, maxSummaryRange))
+	}
+	return errs
+}
+
+func (s Session) problems() []error {
+	var errs []error
+	if len(s.Facts) > agent.MaxFacts {
+		errs = append(errs, fmt.Errorf("session.facts has %d entries, the limit is %d", len(s.Facts), agent.MaxFacts))
+	}
+	seen := map[string]bool{}
+	for i, key := range s.Facts {
+		switch {
+		case !agent.ValidFactKey(key):
+			errs = append(errs, fmt.Errorf("session.facts[%d] must be 1 to 64 of a-z, 0-9, _ and . of ASCII, beginning with a letter", i))
+		case seen[key]:
+			errs = append(errs, fmt.Errorf("session.facts[%d] repeats %q", i, key))
+		}
+		seen[key] = true
+	}
+	return errs
 }
 
 func (d Definition) budgetProblem() error {
