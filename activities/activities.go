@@ -1,5 +1,5 @@
 // Package activities does the work of a run: it wires the model, the tools and
-// the database together, in the four activities that package agent names. It is
+// the database together, in the activities that package agent names. It is
 // the only room that turns errors of services into Temporal errors; workers
 // register it and workflows call it by name.
 //
@@ -27,6 +27,7 @@ import (
 	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/internal/authz"
+	"github.com/fairlead/fairlead/internal/vault"
 	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/tool"
 )
@@ -46,7 +47,9 @@ type Config struct {
 	// Zero means 10 s.
 	ShutdownGrace time.Duration
 	// HistoryMessages is how many earlier messages of the conversation a model
-	// call looks back on. Zero means 40.
+	// call looks back on at most; the token budgets decide how many of them it
+	// has room for. Zero means 100; with less, messages may be in a request
+	// neither in their own words nor in a summary.
 	HistoryMessages int
 	// Policies decide who may do what. Nil means the built-in ones.
 	Policies *authz.Policies
@@ -138,7 +141,7 @@ func New(c Config) (*Runs, error) {
 		r.shutdownGrace = 10 * time.Second
 	}
 	if r.historyMessages == 0 {
-		r.historyMessages = 40
+		r.historyMessages = 100
 	}
 	for _, d := range c.Definitions.All() {
 		r.pinned.Store(definition.Digest(d), d)
@@ -163,6 +166,7 @@ func (r *Runs) Register(registry Registry) {
 		agent.ActivityExpirePlan:      r.ExpirePlan,
 		agent.ActivityRefuseApprovals: r.RefuseApprovals,
 		agent.ActivityEndRun:          r.EndRun,
+		agent.ActivitySummarize:       r.Summarize,
 	} {
 		registry.RegisterActivityWithOptions(method, activity.RegisterOptions{Name: name})
 	}
@@ -224,12 +228,19 @@ func (r *Runs) fault(ctx context.Context, name string, ref agent.RunRef, err err
 	}
 	log := r.log.With(zap.String("activity", name), zap.String("run_id", ref.RunID), zap.Int64("generation", ref.Generation))
 	var schema *db.SchemaError
-	if errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrConflict) || errors.Is(err, errRetry) || errors.As(err, &schema) {
+	if errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrConflict) || errors.Is(err, errRetry) || errors.As(err, &schema) || keysAway(err) {
 		log.Warn("activity will be retried", zap.String("cause", err.Error()))
 		return errors.New(name + ": " + err.Error())
 	}
 	log.Error("activity failed", zap.String("cause", err.Error()))
 	return temporal.NewNonRetryableApplicationError(name+": "+err.Error(), typeInternal, nil)
+}
+
+// keysAway reports whether content cannot be read or written now: another worker
+// may have the key, a KMS may come back, and an earlier version's content is
+// being sealed.
+func keysAway(err error) bool {
+	return errors.Is(err, db.ErrNoVault) || errors.Is(err, vault.ErrWrapped) || errors.Is(err, db.ErrUnsealed)
 }
 
 // contain turns a panic of this package into an error without its text, which

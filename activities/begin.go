@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/definition"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/session"
 	"github.com/fairlead/fairlead/model"
 )
 
@@ -53,6 +54,8 @@ type plan struct {
 	body       json.RawMessage
 	entry      model.Entry
 	budget     agent.Budget
+	// found is what the message forbids and takes back.
+	found session.Findings
 }
 
 func (r *Runs) begin(ctx context.Context, in agent.BeginRunInput) (agent.BeginRunOutput, error) {
@@ -64,6 +67,10 @@ func (r *Runs) begin(ctx context.Context, in agent.BeginRunInput) (agent.BeginRu
 	// A run that exists needs no definition on this worker, so a failed lookup
 	// counts only when the run is new.
 	p, planErr := r.plan(req)
+	if planErr == nil {
+		// Reading a long message takes longer than a transaction should.
+		p.found, planErr = r.detect(req, p.definition)
+	}
 
 	var (
 		run      db.Run
@@ -80,7 +87,7 @@ func (r *Runs) begin(ctx context.Context, in agent.BeginRunInput) (agent.BeginRu
 		limits := state.Limits.Or(r.limits)
 		if isNew = state.Run == nil; !isNew {
 			run, open = *state.Run, state.OpenRuns
-			if run.RequestHash != hash {
+			if run.RequestHash != tx.KeyedHash(hash) {
 				return refuse(agent.ErrorRunConflict, "the run ID was used for another request")
 			}
 			if run.Status == agent.StatusQueued && !run.Superseded() {
@@ -161,12 +168,17 @@ func (r *Runs) open(tx Tx, in agent.BeginRunInput, p plan, hash string, state db
 		Content: req.Message, Visibility: db.Visible, RunID: req.RunID,
 	}
 	tx.StoreDefinition(db.Definition{Digest: p.digest, Name: p.definition.Name, Version: p.definition.Version, Body: p.body})
+	entries, err := settled(req, p, question, state.Session)
+	if err != nil {
+		return db.Run{}, err
+	}
 	tx.AppendMessage(&conv, question, true)
+	tx.AppendSession(conv, req.RunID, entries)
 	run := db.Run{
 		ID: req.RunID, Scope: req.Scope(), Conversation: req.Conversation, Generation: conv.Generation, CurrentGeneration: conv.Generation,
 		Agent: p.definition.Name, DefinitionVersion: p.definition.Version, DefinitionDigest: p.digest, Page: req.Page, Flags: req.Flags,
 		Status: agent.StatusQueued, Budget: p.budget, Deadline: deadline(in.StartedAt, p.budget),
-		WorkflowID: agent.WorkflowID(req.Tenant, req.RunID), RequestHash: hash, QuestionID: question.ID, Version: 1,
+		WorkflowID: agent.WorkflowID(req.Tenant, req.RunID), RequestHash: tx.KeyedHash(hash), QuestionID: question.ID, Version: 1,
 	}
 	tx.InsertRun(run)
 

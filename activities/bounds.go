@@ -97,7 +97,7 @@ func (r *Runs) graceForWork() time.Duration {
 // repeat after an unknown outcome.
 func (r *Runs) insist(ctx context.Context, fn func(context.Context) error) error {
 	err := fn(ctx)
-	if !errors.Is(err, db.ErrUnavailable) {
+	if !errors.Is(err, db.ErrUnavailable) && !keysAway(err) {
 		return err
 	}
 	patient, giveUp := context.WithCancelCause(ctx)
@@ -105,7 +105,7 @@ func (r *Runs) insist(ctx context.Context, fn func(context.Context) error) error
 	if activity.IsActivity(ctx) {
 		go r.watch(ctx, patient, giveUp)
 	}
-	for pause := 20 * time.Millisecond; errors.Is(err, db.ErrUnavailable); pause = min(2*pause, time.Second) {
+	for pause := 20 * time.Millisecond; errors.Is(err, db.ErrUnavailable) || keysAway(err); pause = min(2*pause, time.Second) {
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:

@@ -29,9 +29,8 @@ type conclusion struct {
 // conclude records the outcome of a write with all that belongs to it in one
 // transaction: what happened, what the model is told, and that the run no longer
 // waits for a person. The first outcome stays. It insists for as long as ctx
-// lasts, because what happened
-// outside cannot be taken back, and records late outcomes of a run that has
-// ended meanwhile as well (RUN-13).
+// lasts, because what happened outside cannot be taken back, and records late
+// outcomes of a run that has ended meanwhile as well (RUN-13).
 func (r *Runs) conclude(ctx context.Context, w writing, c conclusion) (agent.WriteOutcome, error) {
 	outcome := db.CallOutcome{StartedAt: r.now()}
 	if c.err != nil {
@@ -48,6 +47,7 @@ func (r *Runs) conclude(ctx context.Context, w writing, c conclusion) (agent.Wri
 		}
 		outcome.Envelope, outcome.Content, outcome.ContentType = string(envelope.Bytes()), c.result.Content, c.result.ContentType
 		outcome.ResultHash = db.ContentHash(c.result.Content)
+		outcome.Note, outcome.Facts = c.result.Note, factsOf(spec, w.Call, c.result)
 	}
 	now := r.now()
 	var after writing

@@ -21,7 +21,7 @@ const maxEndTries = 5
 // asked again, it returns that one. A run whose answer is stored ends final,
 // whatever reached the workflow first. A run that was never begun gets a result
 // and is not stored.
-func (r *Runs) EndRun(ctx context.Context, in agent.EndRunInput) (result agent.RunResult, err error) {
+func (r *Runs) EndRun(ctx context.Context, in agent.EndRunInput) (result agent.EndRunOutput, err error) {
 	defer func() {
 		if err != nil {
 			// An end has to be recorded, so whatever is wrong is tried again:
@@ -43,7 +43,7 @@ func (r *Runs) EndRun(ctx context.Context, in agent.EndRunInput) (result agent.R
 	return result, r.fault(ctx, agent.ActivityEndRun, in.Run, err)
 }
 
-func (r *Runs) end(ctx context.Context, in agent.EndRunInput) (agent.RunResult, error) {
+func (r *Runs) end(ctx context.Context, in agent.EndRunInput) (agent.EndRunOutput, error) {
 	reason, detail, answer := in.Reason, in.Detail, ""
 	switch {
 	case !reason.Valid():
@@ -54,9 +54,10 @@ func (r *Runs) end(ctx context.Context, in agent.EndRunInput) (agent.RunResult, 
 		answer = in.AnswerMessageID
 	}
 	var result agent.RunResult
+	var state db.EndState
 	err := r.store.InTx(ctx, in.Run.Scope, func(tx Tx) error {
-		state, err := tx.CloseRun(ctx, in.Run.RunID, answerID(in.Run), agent.MaxActions)
-		if err != nil {
+		var err error
+		if state, err = tx.CloseRun(ctx, in.Run.RunID, answerID(in.Run), agent.MaxActions); err != nil {
 			return err
 		}
 		run := state.Run
@@ -83,13 +84,20 @@ func (r *Runs) end(ctx context.Context, in agent.EndRunInput) (agent.RunResult, 
 		})
 	})
 	if errors.Is(err, db.ErrNotFound) {
-		return agent.RunResult{RunID: in.Run.RunID, Status: reason.Status(), Reason: reason, Detail: detail, Steps: in.Step}, nil
+		result = agent.RunResult{RunID: in.Run.RunID, Status: reason.Status(), Reason: reason, Detail: detail, Steps: in.Step}
+		return agent.EndRunOutput{RunResult: result}, nil
 	}
 	if err != nil {
-		return agent.RunResult{}, err
+		return agent.EndRunOutput{}, err
 	}
 	r.log.Info("run ended", zap.String("run_id", result.RunID), zap.Int64("generation", in.Run.Generation), zap.String("status", string(result.Status)),
 		zap.String("reason", string(result.Reason)), zap.String("detail", result.Detail), zap.Int("steps", result.Steps),
 		zap.Int("tool_calls", result.ToolCalls), zap.Int64("tokens", result.Usage.BilledTokens), zap.Int64("cost_micros", result.Usage.CostMicros))
-	return result, nil
+	out := agent.EndRunOutput{RunResult: result}
+	// The end is recorded: whatever is wrong with the definition, a summary can
+	// wait for the next run.
+	if def, err := r.definition(ctx, state.Run.DefinitionDigest); err == nil {
+		out.Summarize = summaryDue(def, state.Unsummarized, state.SummaryFailures)
+	}
+	return out, nil
 }

@@ -41,7 +41,7 @@ func TestEndRunIsIdempotent(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		ends[result.Reason]++
-		last = result
+		last = result.RunResult
 	})
 	if len(ends) != 1 {
 		t.Errorf("the run ended in several ways: %v", ends)
@@ -170,10 +170,10 @@ func TestDatabaseDown(t *testing.T) {
 	b.db = dbtest.Open(t, "postgres://secret-user:secret-password@127.0.0.1:1/secret-name", db.Options{})
 	b.runs = b.worker(options{})
 	_, err := b.tryBegin(request())
-	if err == nil || err.Error() != "BeginRun: database unavailable" {
+	if err == nil || err.Error() != "BeginRun: load keys: database unavailable" {
 		t.Errorf("begin: %v", err)
 	}
-	if _, err = b.runs.NextAction(b.ctx, g.next(0, 0)); err == nil || err.Error() != "NextAction: database unavailable" {
+	if _, err = b.runs.NextAction(b.ctx, g.next(0, 0)); err == nil || err.Error() != "NextAction: load keys: database unavailable" {
 		t.Errorf("next action: %v", err)
 	}
 }

@@ -295,7 +295,7 @@ func (b *bundle) finish(g begun, reason agent.Reason, step int, answer string) a
 	if err != nil {
 		b.Fatalf("end: %v", err)
 	}
-	return result
+	return result.RunResult
 }
 
 func (b *bundle) show(g begun) db.RunReport {

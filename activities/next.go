@@ -77,6 +77,8 @@ type purchase struct {
 	allow   []string
 	request model.Request
 	attempt db.Attempt
+	// standing is what the user forbade.
+	standing []db.SessionEntry
 	// day is the one whose usage was reserved.
 	day time.Time
 	// before is what this step consumed that no action has told yet.
@@ -152,9 +154,10 @@ func (r *Runs) reserve(ctx context.Context, tx Tx, in agent.NextActionInput, def
 	if p.allow, err = r.offered(state.Run, def); err != nil {
 		return stop(agent.FailureAuthorization, "")
 	}
+	p.standing = r.standing(state.Session, def)
 	assembled, err := r.assemble(p, state)
-	if errors.Is(err, prompt.ErrOverflow) {
-		return stop(agent.FailureContextOverflow, "")
+	if overflow := new(prompt.OverflowError); errors.As(err, &overflow) {
+		return stop(agent.FailureContextOverflow, overflow.Part)
 	}
 	if err != nil {
 		return p, nil, err
@@ -162,7 +165,7 @@ func (r *Runs) reserve(ctx context.Context, tx Tx, in agent.NextActionInput, def
 	p.request = assembled.Request
 	p.request.Model = p.entry.Model
 
-	amount, code := p.fit(assembled.InputTokens)
+	amount, code := p.fit(assembled.Report.Input)
 	switch {
 	case code != "":
 		return stop(code, "")
@@ -178,6 +181,9 @@ func (r *Runs) reserve(ctx context.Context, tx Tx, in agent.NextActionInput, def
 	}
 	p.attempt = db.Attempt{
 		Step: in.Step, Number: number, Try: in.Try, Model: p.entry.Name, Provider: p.entry.Provider, Reserved: amount,
+	}
+	if p.attempt.Prompt, err = json.Marshal(assembled.Report); err != nil {
+		return p, nil, fmt.Errorf("encode prompt report: %w", err)
 	}
 	tx.StartAttempt(in.Run.RunID, p.attempt)
 	tx.ReserveDaily(p.day, amount, state.Limits.Or(r.limits))
@@ -238,61 +244,6 @@ func affordable(entry model.Entry, input, most, left int64) int64 {
 		}
 	}
 	return low
-}
-
-// assemble makes the request from what the database holds.
-func (r *Runs) assemble(p purchase, state db.StepState) (prompt.Prompt, error) {
-	in := prompt.Input{
-		System: p.def.System, FinalSchema: p.def.FinalSchema, Question: state.Question.Content,
-		ContextWindow: p.entry.ContextWindow, MaxOutputTokens: p.entry.MaxOutputTokens,
-	}
-	if p.def.MaxOutputTokens > 0 {
-		in.MaxOutputTokens = min(in.MaxOutputTokens, p.def.MaxOutputTokens)
-	}
-	for _, spec := range r.tools.Offer(p.actor, p.allow) {
-		in.Tools = append(in.Tools, model.ToolSpec{Name: spec.Name, Description: spec.Description, Parameters: spec.Parameters})
-	}
-	for _, m := range state.History {
-		role := model.RoleUser
-		if m.Role == db.RoleAssistant {
-			role = model.RoleAssistant
-		}
-		in.History = append(in.History, model.Message{Role: role, Text: m.Content})
-	}
-	for _, e := range state.Exchanges {
-		in.Steps = append(in.Steps, stepOf(e))
-	}
-	return prompt.Assemble(in)
-}
-
-// notExecuted stands for the result of a call that has none.
-const notExecuted = `{"error":{"code":"failed","message":"the call was not executed","retryable":false}}`
-
-func stepOf(e db.Exchange) prompt.Step {
-	step := prompt.Step{Text: e.Response.Text, Correction: e.Response.Correction}
-	if step.Correction != "" {
-		return step
-	}
-	for i, c := range e.Response.Calls {
-		step.Calls = append(step.Calls, model.ToolCall{ID: c.ID, Name: c.Name, Arguments: replayable(c.Arguments)})
-		result := notExecuted
-		if i < len(e.Results) && e.Results[i].Envelope != "" {
-			result = e.Results[i].Envelope
-		}
-		step.Results = append(step.Results, result)
-	}
-	return step
-}
-
-// replayable is how arguments go back to the model that wrote them. Those that
-// are too large would fill the window for the rest of the run, and many servers
-// refuse a conversation with arguments that are not JSON; the call's result says
-// what was wrong with them.
-func replayable(arguments string) string {
-	if len(arguments) > tool.MaxArgumentBytes || !json.Valid([]byte(arguments)) {
-		return "{}"
-	}
-	return arguments
 }
 
 func actorOf(run db.Run) tool.Actor {

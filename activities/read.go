@@ -100,6 +100,7 @@ func (r *Runs) execute(ctx context.Context, in agent.ReadToolInput, run db.Run, 
 		}
 		outcome.Envelope, outcome.Content, outcome.ContentType = string(envelope.Bytes()), result.Content, result.ContentType
 		outcome.ResultHash = db.ContentHash(result.Content)
+		outcome.Note, outcome.Facts = result.Note, factsOf(checked.Spec, call, result)
 	}
 	return r.recordOutcome(ctx, in, outcome)
 }

@@ -23,7 +23,18 @@ func proposing(calls ...scripted.Call) scripted.Script {
 
 func (b *bundle) envelope(g begun, callID string) (text string) {
 	b.Helper()
-	if err := b.owner.QueryRow(b.ctx, "SELECT envelope FROM tool_call WHERE run_id = $1 AND call_id = $2", g.req.RunID, callID).Scan(&text); err != nil {
+	err := b.db.InTx(b.ctx, g.req.Scope(), func(tx *db.Tx) error {
+		state, err := tx.LoadStep(b.ctx, db.StepQuery{RunID: g.req.RunID, Step: 1000, MaxExchanges: 1000})
+		for _, e := range state.Exchanges {
+			for _, r := range e.Results {
+				if r.CallID == callID {
+					text = r.Envelope
+				}
+			}
+		}
+		return err
+	})
+	if err != nil {
 		b.Fatal(err)
 	}
 	return text

@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/definition"
+	"github.com/fairlead/fairlead/internal/prompt"
 	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/model/scripted"
 )
@@ -79,7 +80,7 @@ func TestRequest(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if last.System != "You help. "+canary || last.Model != "scripted-priced" || last.MaxOutputTokens != 1_000 {
+	if last.System != "You help. "+canary+"\n\n"+prompt.Note || last.Model != "scripted-priced" || last.MaxOutputTokens != 1_000 {
 		t.Errorf("system %q, model %q, output %d", last.System, last.Model, last.MaxOutputTokens)
 	}
 	if calls := last.Messages[3].Calls; calls[0].Name != "look" || calls[0].Arguments != `{"at": "here"}` || calls[0].ID != last.Messages[4].CallID {
@@ -102,7 +103,7 @@ func TestContextOverflow(t *testing.T) {
 	req.Message = strings.Repeat("长", 2_000)
 	g := begun{req, b.begin(req)}
 	action := b.act(g.next(0, 0))
-	if action.Failure == nil || action.Failure.Code != agent.FailureContextOverflow || b.calls.of("model") != 0 {
+	if action.Failure == nil || action.Failure.Code != agent.FailureContextOverflow || action.Failure.Detail != prompt.PartQuestion || b.calls.of("model") != 0 {
 		t.Fatalf("got %+v", action)
 	}
 }

@@ -181,6 +181,9 @@ func (r *Runs) proposed(p purchase, proposed []db.ResponseCall) (rows []db.ToolC
 		if row.Arguments == "" {
 			row.Arguments = c.Arguments
 		}
+		if refused == nil {
+			refused = prohibited(p.standing, checked.Spec)
+		}
 		call := agent.Call{ID: row.ID, Tool: row.Tool, ArgumentsHash: row.ArgumentsHash}
 		if refused != nil {
 			row.Status, row.Error, row.Envelope = db.CallRefused, refused.ToolError(row.Tool), string(tool.ErrorEnvelope(refused))

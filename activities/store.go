@@ -27,6 +27,8 @@ type Tx interface {
 	LoadBegin(ctx context.Context, conversation, runID string, day time.Time) (db.BeginState, error)
 	StoreDefinition(d db.Definition)
 	AppendMessage(conv *db.Conversation, m db.Message, submit bool)
+	AppendSession(conv db.Conversation, runID string, entries []db.SessionEntry)
+	KeyedHash(text string) string
 	InsertRun(r db.Run)
 	AdmitRun(runID string, limits db.Limits, admitted *bool)
 	MoveRun(r db.Run, m db.Move) error
@@ -43,6 +45,9 @@ type Tx interface {
 	InsertToolCalls(runID string, calls []db.ToolCall)
 	StartToolCall(runID, callID string)
 	FinishToolCall(runID, callID string, o db.CallOutcome, recorded *bool)
+
+	LoadSummary(ctx context.Context, conversation string, maxMessages int) (db.SummaryState, error)
+	StoreSummary(conv db.Conversation, s db.Summary)
 
 	HoldWrite(ctx context.Context, runID, callID string) (db.WriteState, error)
 	InsertPlan(p db.WritePlan)

@@ -16,6 +16,7 @@ import (
 	"github.com/fairlead/fairlead/agent/definition"
 	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/internal/authz"
+	"github.com/fairlead/fairlead/internal/vault"
 	"github.com/fairlead/fairlead/model/scripted"
 	"github.com/fairlead/fairlead/tool"
 )
@@ -367,7 +368,15 @@ func TestOtherHashIsAConflict(t *testing.T) {
 		t.Parallel()
 		w := planned(t)
 		good := w.decision(approval.Approve)
-		w.exec(`UPDATE tool_call SET arguments = '{"book":"another"}' WHERE run_id = $1`, w.req.RunID)
+		keys, err := w.db.Keys(w.ctx, vault.Owner{Tenant: w.req.Tenant, Subject: w.req.User})
+		if err != nil {
+			t.Fatal(err)
+		}
+		sealed, err := keys.Seal([]byte(`{"book":"another"}`), vault.Bind("tool_call", w.req.Tenant, w.req.RunID, "0.0", "arguments"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.exec(`UPDATE tool_call SET arguments = $2 WHERE run_id = $1`, w.req.RunID, sealed)
 		if got := told(w.runs.CommitWrite(w.ctx, good)); got != "done, end internal" {
 			t.Errorf("commit: %s", got)
 		}

@@ -53,4 +53,6 @@
 // Result.Prompts holds every request, Result.Calls what it was told about each
 // call, Result.Story what happened, for a person. A definition keeps the model
 // that it names, with its window and its prices; only the answers are scripted.
+// Long conversations are not summarized, so that a script is asked what its runs
+// ask and no more; Config.Summaries changes that.
 package agenttest

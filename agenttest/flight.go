@@ -71,7 +71,7 @@ func (r *run) attempt(ctx context.Context, name string, in []reflect.Value) ([]r
 	w := r.current()
 	f := w.fly(ctx, key, name, in)
 	if f == nil {
-		return nil, r.lost(info)
+		return nil, r.lost(info, name)
 	}
 	r.attach(info.ActivityID, f)
 	stop := context.AfterFunc(ctx, f.cancel)
@@ -86,7 +86,7 @@ func (r *run) attempt(ctx context.Context, name string, in []reflect.Value) ([]r
 	}
 	if w.isDead() != nil {
 		r.note("%s was lost with its worker", name)
-		return nil, r.lost(info)
+		return nil, r.lost(info, name)
 	}
 	w.land(key)
 	failure, _ := f.out[len(f.out)-1].Interface().(error)
@@ -94,13 +94,16 @@ func (r *run) attempt(ctx context.Context, name string, in []reflect.Value) ([]r
 }
 
 // lost is how Temporal hears of the death of a worker.
-func (r *run) lost(info activity.Info) error {
+func (r *run) lost(info activity.Info, name string) error {
 	if r.over() {
 		return temporal.NewNonRetryableApplicationError("agenttest: the run is over", "", nil)
 	}
 	if info.IsLocalActivity {
 		// The workflow task dies with it, and the next worker does both again.
 		return errors.New("agenttest: the worker died")
+	}
+	if r.lastAttempt(info.ActivityID) {
+		return temporal.NewNonRetryableApplicationError("agenttest: "+name+" was lost with its worker in each of its attempts", "", nil)
 	}
 	return temporal.NewHeartbeatTimeoutError()
 }
@@ -121,7 +124,7 @@ func (r *run) judge(info activity.Info, key, name string, failure error, f *flig
 	r.failures[key]++
 	n := r.failures[key]
 	r.mu.Unlock()
-	if n >= maxFailures {
+	if n >= maxFailures || r.lastAttempt(info.ActivityID) {
 		return temporal.NewNonRetryableApplicationError(fmt.Sprintf("agenttest: %s failed %d times in a row, lastly: %v", name, n, failure), "", nil)
 	}
 	return failure

@@ -60,30 +60,40 @@ func (i *inbound) Init(next interceptor.WorkflowOutboundInterceptor) error {
 	return i.Next.Init(out)
 }
 
+// ExecuteWorkflow sees when the run itself ends: what it left behind goes on.
+func (i *inbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.ExecuteWorkflowInput) (any, error) {
+	result, err := i.Next.ExecuteWorkflow(ctx, in)
+	if workflow.GetInfo(ctx).ParentWorkflowExecution == nil && !workflow.IsContinueAsNewError(err) {
+		i.run.finish()
+	}
+	return result, err
+}
+
 type outbound struct {
 	interceptor.WorkflowOutboundInterceptorBase
-	run     *run
-	started int
+	run *run
 }
 
 // ExecuteActivity lets an activity that is canceled find out by itself, as a
-// heartbeat would tell it, and waits for what it says.
+// heartbeat would tell it, and waits for what it says. An activity that sleeps is
+// attempted again and again, so that its own attempts are counted by the run.
 func (o *outbound) ExecuteActivity(ctx workflow.Context, name string, args ...any) workflow.Future {
 	options := workflow.GetActivityOptions(ctx)
 	options.HeartbeatTimeout = 0
-	if policy := options.RetryPolicy; policy == nil || policy.MaximumAttempts == 0 {
-		unlimited := temporal.RetryPolicy{}
-		if policy != nil {
-			unlimited = *policy
-		}
-		unlimited.MaximumAttempts = math.MaxInt32
-		options.RetryPolicy = &unlimited
+	unlimited := temporal.RetryPolicy{}
+	if policy := options.RetryPolicy; policy != nil {
+		unlimited = *policy
 	}
-	if !options.WaitForCancellation || ctx.Err() != nil {
+	attempts := int(unlimited.MaximumAttempts)
+	counted := options.WaitForCancellation && ctx.Err() == nil
+	if counted || attempts == 0 {
+		unlimited.MaximumAttempts = math.MaxInt32
+	}
+	options.RetryPolicy = &unlimited
+	if !counted {
 		return o.Next.ExecuteActivity(workflow.WithActivityOptions(ctx, options), name, args...)
 	}
-	o.started++
-	options.ActivityID = fmt.Sprintf("agenttest-%d", o.started)
+	options.ActivityID = o.run.nextActivity(attempts)
 	free, release := workflow.NewDisconnectedContext(workflow.WithActivityOptions(ctx, options))
 	future := o.Next.ExecuteActivity(free, name, args...)
 	workflow.Go(free, func(free workflow.Context) {
@@ -100,6 +110,31 @@ func (o *outbound) SignalExternalWorkflow(ctx workflow.Context, _, _, _ string, 
 	future, done := workflow.NewFuture(ctx)
 	done.SetValue(nil)
 	return future
+}
+
+// nextActivity returns an ID that no other activity of the run has, in none of
+// its histories and not in what it leaves behind. Of attempts, zero is no limit.
+func (r *run) nextActivity(attempts int) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.started++
+	id := fmt.Sprintf("agenttest-%d", r.started)
+	if attempts > 0 {
+		r.attempts[id] = attempts
+	}
+	return id
+}
+
+// lastAttempt counts an attempt that came to nothing, and reports whether the
+// activity has no other one.
+func (r *run) lastAttempt(id string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left, limited := r.attempts[id]
+	if limited {
+		r.attempts[id] = left - 1
+	}
+	return limited && left <= 1
 }
 
 // cancelActivity tells an activity that the workflow does not want it any more.

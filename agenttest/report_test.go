@@ -72,6 +72,9 @@ func TestConfigErrors(t *testing.T) {
 		"give a Script or a Model":     func(c *agenttest.Config) { c.Script = nil },
 		"and not both":                 func(c *agenttest.Config) { c.Model = scripted.New(c.Script) },
 		"does not have: look, restart": func(c *agenttest.Config) { c.Tools = nil },
+		"definition turns off the Summaries": func(c *agenttest.Config) {
+			c.Summaries, c.Definition.Summary.Off = true, true
+		},
 		"Patience is negative":         func(c *agenttest.Config) { c.Patience = -1 },
 		`"restart": the name is taken`: func(c *agenttest.Config) { c.Tools = append(c.Tools, newServices().tools()[1]) },
 		"no file *.cedar":              func(c *agenttest.Config) { c.Policies = fstest.MapFS{} },

@@ -111,7 +111,8 @@ type Transition struct {
 // result reads what came of the run.
 func (r *run) result() *Result {
 	r.t.Helper()
-	result := &Result{t: r.t, Elapsed: r.now().Sub(r.began)}
+	end, _ := r.endedAt()
+	result := &Result{t: r.t, Elapsed: end.Sub(r.began)}
 	err := r.env.GetWorkflowError()
 	var canceled *temporal.CanceledError
 	var refused *temporal.ApplicationError
@@ -123,7 +124,7 @@ func (r *run) result() *Result {
 	case errors.As(err, &refused) && isRefusal(refused.Type()):
 		result.Err, err = refused, nil
 	}
-	r.note("the run ends: %s", ending(result))
+	r.journal.add(result.Elapsed, "the run ends: %s", ending(result))
 	result.story = r.journal.String()
 	if err != nil {
 		r.t.Fatalf("agenttest: the workflow failed: %v\n%s", err, result.story)
@@ -249,6 +250,8 @@ func brief(result any) string {
 			names = append(names, c.Tool)
 		}
 		return fmt.Sprintf(": %s %s", out.Kind, strings.Join(names, ", "))
+	case agent.SummarizeOutput:
+		return fmt.Sprintf(": messages %d to %d %s", out.FromSeq, out.ToSeq, out.Failure)
 	case agent.ToolOutcome:
 		return fmt.Sprintf(" %s%s", out.CallID, failure(out))
 	case agent.PreparedWrite:

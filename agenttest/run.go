@@ -55,7 +55,13 @@ type run struct {
 	attached map[string]*flight
 	// failures counts the failures in a row of one piece of work.
 	failures map[string]int
-	prompts  []model.Request
+	// started numbers the activities; attempts are those that one has left, if
+	// they are limited.
+	started  int
+	attempts map[string]int
+	// ended is when the run itself ended; its summaries are made after that.
+	ended   time.Time
+	prompts []model.Request
 
 	// lastToken is used on the loop only.
 	lastToken string
@@ -71,13 +77,32 @@ type appointment struct {
 func newRun(s *Suite, req agent.RunRequest) *run {
 	r := &run{
 		suite: s, t: s.t, req: req, began: s.clock.now().Truncate(time.Microsecond), journal: &journal{}, closed: make(chan struct{}),
-		canceled: make(map[string]bool), attached: make(map[string]*flight), failures: make(map[string]int),
+		canceled: make(map[string]bool), attached: make(map[string]*flight), failures: make(map[string]int), attempts: make(map[string]int),
 	}
 	r.worker = newWorker(r)
 	return r
 }
 
 func (r *run) now() time.Time { return r.suite.clock.now() }
+
+// finish is the end of the run itself.
+func (r *run) finish() {
+	now := r.now()
+	r.mu.Lock()
+	r.ended = now
+	r.mu.Unlock()
+}
+
+// endedAt is when the run ended, or now if it goes on.
+func (r *run) endedAt() (at time.Time, ended bool) {
+	now := r.now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended.IsZero() {
+		return now, false
+	}
+	return r.ended, true
+}
 
 func (r *run) note(format string, args ...any) {
 	r.journal.add(r.now().Sub(r.began), format, args...)
@@ -223,8 +248,11 @@ func (r *run) onLoop(do func()) bool {
 	return true
 }
 
-// reach is a moment that comes on the loop.
+// reach is a moment that comes on the loop, if it comes during the run.
 func (r *run) reach(m Moment) {
+	if _, ended := r.endedAt(); ended {
+		return
+	}
 	if e := r.take(m); e != nil {
 		r.act(e, 0)
 	}

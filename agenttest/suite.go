@@ -2,6 +2,7 @@ package agenttest
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -42,6 +43,13 @@ type Config struct {
 	// policies does. Nil means the built-in policies: users confirm the writes of
 	// their own runs.
 	Policies fs.FS
+	// Summaries lets long conversations be summarized, as the definition says and
+	// production does: the run that ends goes on until its summaries are made.
+	// Script or Model writes them too. They are asked for by requests whose final
+	// schema has the property open_tasks, which are moments and among
+	// Result.Prompts like all others. Without Summaries a Suite makes none,
+	// whatever the definition says: a script knows what it is asked.
+	Summaries bool
 	// Limits bound the tenant and its users; zero values are no limit.
 	Limits activities.Limits
 	// Patience is how long a run may stand still in real time, such as in a tool
@@ -69,6 +77,7 @@ type Suite struct {
 // New returns a Suite, or ends the test if the configuration cannot work.
 func New(t testing.TB, config Config) *Suite {
 	t.Helper()
+	config.Definition.Summary.Off = config.Definition.Summary.Off || !config.Summaries
 	s := &Suite{t: t, config: config, model: config.Model, key: approval.NewKey(), stranger: approval.NewKey(), catalogue: model.DefaultCatalogue()}
 	s.clock.set(time.Now)
 	s.store = memstore.New(s.clock.now)
@@ -83,6 +92,8 @@ func (s *Suite) prepare() (err error) {
 	switch {
 	case (c.Script == nil) == (c.Model == nil):
 		return errors.New("give a Script or a Model that plays the model, and not both")
+	case c.Summaries && c.Definition.Summary.Off:
+		return errors.New("the definition turns off the Summaries that are asked for")
 	case c.Patience < 0:
 		return errors.New("the Patience is negative")
 	case c.Patience == 0:
@@ -104,10 +115,11 @@ func (s *Suite) prepare() (err error) {
 			return err
 		}
 	}
-	if _, listed := s.catalogue.Lookup(c.Definition.Model); !listed {
-		s.catalogue, err = s.catalogue.With(model.Entry{
-			Name: c.Definition.Model, Provider: "scripted", Model: c.Definition.Model, ContextWindow: 128_000, MaxOutputTokens: 8_192,
-		})
+	for _, name := range s.modelNames() {
+		if _, listed := s.catalogue.Lookup(name); listed {
+			continue
+		}
+		s.catalogue, err = s.catalogue.With(model.Entry{Name: name, Provider: "scripted", Model: name, ContextWindow: 128_000, MaxOutputTokens: 8_192})
 		if err != nil {
 			return err
 		}
@@ -122,10 +134,34 @@ func (s *Suite) prepare() (err error) {
 	return nil
 }
 
-// entry describes the model that the definition names.
-func (s *Suite) entry() model.Entry {
-	entry, _ := s.catalogue.Lookup(s.config.Definition.Model)
-	return entry
+// modelNames are the models that the definition names: the agent's, and the one
+// that writes summaries.
+func (s *Suite) modelNames() []string {
+	d := s.config.Definition
+	if d.Summary.Off {
+		return []string{d.Model}
+	}
+	return []string{d.Model, d.Summary.Bounds(d.Model).Model}
+}
+
+// models returns those models, each under the eyes of w.
+func (s *Suite) models(w *worker) *model.Resolver {
+	adapters := make(map[string]model.Model)
+	for _, name := range s.modelNames() {
+		entry, _ := s.catalogue.Lookup(name)
+		adapters[entry.Provider] = watchedModel{w}
+	}
+	return model.NewResolver(s.catalogue, adapters)
+}
+
+// modelTimeout is how long a model may take, by the name that its requests have.
+func (s *Suite) modelTimeout(requested string) time.Duration {
+	for _, name := range s.modelNames() {
+		if entry, _ := s.catalogue.Lookup(name); entry.Model == requested {
+			return entry.Timeout
+		}
+	}
+	return model.DefaultTimeout
 }
 
 // tools returns all tools, each under the eyes of w; nil leaves them as they are.
@@ -205,14 +241,19 @@ func (c *clock) now() time.Time {
 // journal is what happened, for people.
 type journal struct {
 	mu    sync.Mutex
-	lines []string
+	lines []line
 	log   bytes.Buffer
+}
+
+type line struct {
+	at   time.Duration
+	text string
 }
 
 func (j *journal) add(at time.Duration, format string, args ...any) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.lines = append(j.lines, fmt.Sprintf("%12s  %s", "+"+at.Round(time.Millisecond).String(), fmt.Sprintf(format, args...)))
+	j.lines = append(j.lines, line{at, fmt.Sprintf("%12s  %s", "+"+at.Round(time.Millisecond).String(), fmt.Sprintf(format, args...))})
 }
 
 // Write takes the workers' log lines.
@@ -225,7 +266,11 @@ func (j *journal) Write(p []byte) (int, error) {
 func (j *journal) String() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	text := strings.Join(j.lines, "\n")
+	var texts []string
+	for _, l := range slices.SortedStableFunc(slices.Values(j.lines), func(a, b line) int { return cmp.Compare(a.at, b.at) }) {
+		texts = append(texts, l.text)
+	}
+	text := strings.Join(texts, "\n")
 	if j.log.Len() > 0 {
 		text += "\nwhat the workers logged:\n" + j.log.String()
 	}

@@ -90,7 +90,7 @@ func (m watchedModel) Generate(ctx context.Context, req model.Request, stream fu
 	r.mu.Lock()
 	r.prompts = append(r.prompts, cloneRequest(req))
 	r.mu.Unlock()
-	ctx = modelLimit(ctx, r.now(), r.suite.entry().Timeout)
+	ctx = modelLimit(ctx, r.now(), r.suite.modelTimeout(req.Model))
 	if _, err := r.fire(ctx, w, ModelCalled()); err != nil || w.isDead() != nil {
 		return model.Response{}, late(err)
 	}

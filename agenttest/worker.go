@@ -14,7 +14,6 @@ import (
 	"github.com/fairlead/fairlead/activities"
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
-	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/tool"
 )
 
@@ -56,8 +55,7 @@ func newWorker(r *run) *worker {
 	}
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "msg", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder})
 	w.runs, err = activities.New(activities.Config{
-		Store: w, Models: model.NewResolver(s.catalogue, map[string]model.Model{s.entry().Provider: watchedModel{w}}),
-		Tools: w.registry, Definitions: s.definitions, Limits: s.config.Limits, Policies: s.policies, Approvals: s.verifier,
+		Store: w, Models: s.models(w), Tools: w.registry, Definitions: s.definitions, Limits: s.config.Limits, Policies: s.policies, Approvals: s.verifier,
 		Now: s.clock.now, Log: zap.New(zapcore.NewCore(encoder, livingLog{w}, zap.WarnLevel)),
 	})
 	if err != nil {

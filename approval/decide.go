@@ -60,11 +60,8 @@ func (o *Office) decide(ctx context.Context, approver Approver, shown Plan, deci
 		return Token{}, ErrNoKey
 	}
 	state, err := o.db.PlanState(ctx, approver.Tenant, shown.RunID, shown.CallID, shown.Revision)
-	if errors.Is(err, db.ErrNotFound) {
-		return Token{}, ErrNotFound
-	}
 	if err != nil {
-		return Token{}, err
+		return Token{}, own(err)
 	}
 	if err := verify(state); err != nil {
 		return Token{}, err
@@ -187,11 +184,8 @@ func (o *Office) Outcome(ctx context.Context, approver Approver, token Token) (O
 		return Outcome{}, errors.New("look up a decision: the token has no ID")
 	}
 	found, err := o.db.PlanOutcome(ctx, approver.Tenant, token.Plan.RunID, token.Plan.CallID, token.Plan.Revision, token.ID)
-	if errors.Is(err, db.ErrNotFound) {
-		return Outcome{}, fmt.Errorf("look up a decision: %w", ErrNotFound)
-	}
 	if err != nil {
-		return Outcome{}, err
+		return Outcome{}, fmt.Errorf("look up a decision: %w", own(err))
 	}
 	outcome := Outcome{Standing: Waiting, Plan: found.Plan.Status, DecidedBy: found.Plan.DecidedBy}
 	if found.Intent != nil {

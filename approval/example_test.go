@@ -17,7 +17,12 @@ func ExampleOffice() {
 	ctx := context.Background()
 	var signaler approval.Signaler
 
-	database, err := db.Open(ctx, os.Getenv("FAIRLEAD_DATABASE_URL"), db.Options{})
+	// Plans are encrypted: the program has the workers' key, or names one in a KMS.
+	kek, err := db.LocalKey(os.Getenv("FAIRLEAD_ENCRYPTION_KEY"))
+	if err != nil {
+		panic(err)
+	}
+	database, err := db.Open(ctx, os.Getenv("FAIRLEAD_DATABASE_URL"), db.Options{KeyEncryption: kek})
 	if err != nil {
 		panic(err)
 	}

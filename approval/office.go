@@ -15,8 +15,8 @@ import (
 )
 
 // What callers tell apart. An error of an Office matches one of them, or
-// db.ErrUnavailable or a *db.SchemaError, or is a fault of the program or of its
-// caller.
+// db.ErrUnavailable, db.ErrNoVault, db.ErrKeysDestroyed or a *db.SchemaError, or
+// is a fault of the program or of its caller.
 var (
 	// ErrNotFound: the tenant has no such run, call, plan or write.
 	ErrNotFound = errors.New("not found")
@@ -37,8 +37,8 @@ var (
 	ErrForbidden = authz.ErrForbidden
 	// ErrUnavailable: the policies could not be evaluated. Nothing is allowed.
 	ErrUnavailable = authz.ErrUnavailable
-	// ErrDamaged: the stored plan is not the one that its hash was made of. It is
-	// neither shown nor signed nor settled.
+	// ErrDamaged: the stored plan is not the one that its hash was made of, or
+	// cannot be decrypted. It is neither shown nor signed nor settled.
 	ErrDamaged = errors.New("the stored plan is damaged or was altered")
 	// ErrNoKey: the Office was opened without a key and signs nothing.
 	ErrNoKey = errors.New("there is no approval key")
@@ -166,8 +166,8 @@ type Pending struct {
 	// Forbidden counts the plans that were met on the way and left out because
 	// the approver may not decide about them.
 	Forbidden int
-	// Damaged names the plans that are not what their hash was made of, see
-	// ErrDamaged: one of them must not keep the others from being decided.
+	// Damaged names the plans that ErrDamaged speaks of: one of them must not keep
+	// the others from being decided.
 	Damaged []PlanRef
 	// More says that there may be more than Limit.
 	More bool
@@ -227,12 +227,23 @@ func (o *Office) ask(action authz.Action, who Approver, run db.Run, plan db.Writ
 	})
 }
 
+// own turns the store's sentinels into the ones of this package.
+func own(err error) error {
+	switch {
+	case errors.Is(err, db.ErrNotFound):
+		return ErrNotFound
+	case errors.Is(err, db.ErrSealed):
+		return fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	return err
+}
+
 // verify returns ErrDamaged unless the plan is what its hash was made of and the
 // call is the one that it was made for.
 func verify(state db.PlanState) error {
 	p, c := state.Plan, state.Call
 	hash, err := PlanHash(facts(state))
-	if err != nil || hash != p.Hash || tool.Hash([]byte(c.Arguments)) != p.ArgumentsHash || c.ArgumentsHash != p.ArgumentsHash ||
+	if state.Unreadable != nil || err != nil || hash != p.Hash || tool.Hash([]byte(c.Arguments)) != p.ArgumentsHash || c.ArgumentsHash != p.ArgumentsHash ||
 		c.Tool != p.Tool || c.ToolVersion != p.ToolVersion {
 		return fmt.Errorf("%w: run %s, call %s, revision %d; find out who wrote to the database, and cancel the run", ErrDamaged, p.RunID, p.CallID, p.Revision)
 	}

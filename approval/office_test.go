@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 var ctx = context.Background()
@@ -107,61 +108,99 @@ func TestPendingLeavesOut(t *testing.T) {
 }
 
 // alterations are changes of what is stored, each of which makes the plan
-// another one than the one that was hashed.
-var alterations = []string{
-	"UPDATE write_plan SET summary = summary || '.'",
-	"UPDATE write_plan SET resource = 'service/other'",
-	"UPDATE write_plan SET resource_version = 'v8'",
-	"UPDATE write_plan SET tool = 'stop_service'",
-	"UPDATE write_plan SET tool_version = '2'",
-	"UPDATE write_plan SET nonce = 'another'",
-	"UPDATE write_plan SET expires_at = expires_at + interval '1 hour'",
-	"UPDATE write_plan SET hash = '" + strings.Repeat("0", 64) + "'",
-	"UPDATE write_plan SET arguments_hash = '" + strings.Repeat("0", 64) + "'",
-	`UPDATE tool_call SET arguments = '{"service":"ledger"}'`,
-	`UPDATE tool_call SET arguments = '{"service": "payment"}'`,
-	"UPDATE tool_call SET arguments = 'not JSON'",
-	"UPDATE tool_call SET arguments_hash = '" + strings.Repeat("0", 64) + "'",
-	"UPDATE tool_call SET tool = 'stop_service'",
+// another one than the one that was hashed. Those with content change it as one
+// can who has the keys.
+var alterations = []struct{ sql, content string }{
+	{"UPDATE write_plan SET summary = $1", "Restart payment.."},
+	{"UPDATE write_plan SET resource = 'service/other'", ""},
+	{"UPDATE write_plan SET resource_version = 'v8'", ""},
+	{"UPDATE write_plan SET tool = 'stop_service'", ""},
+	{"UPDATE write_plan SET tool_version = '2'", ""},
+	{"UPDATE write_plan SET nonce = 'another'", ""},
+	{"UPDATE write_plan SET expires_at = expires_at + interval '1 hour'", ""},
+	{"UPDATE write_plan SET hash = '" + strings.Repeat("0", 64) + "'", ""},
+	{"UPDATE write_plan SET arguments_hash = '" + strings.Repeat("0", 64) + "'", ""},
+	{"UPDATE tool_call SET arguments = $1", `{"service":"ledger"}`},
+	{"UPDATE tool_call SET arguments = $1", `{"service": "payment"}`},
+	{"UPDATE tool_call SET arguments = $1", "not JSON"},
+	{"UPDATE tool_call SET arguments_hash = '" + strings.Repeat("0", 64) + "'", ""},
+	{"UPDATE tool_call SET tool = 'stop_service'", ""},
+	// One who has no keys.
+	{"UPDATE write_plan SET summary = set_byte(summary, 40, get_byte(summary, 40) # 1)", ""},
+	{"UPDATE write_plan SET summary = (SELECT summary FROM write_plan WHERE run_id = 'run-0')", ""},
+	{"UPDATE tool_call SET arguments = (SELECT arguments FROM tool_call WHERE run_id = 'run-0')", ""},
+	{"UPDATE tool_call SET arguments = '\\x01'::bytea || 'not sealed'", ""},
+	{"UPDATE message SET content = (SELECT content FROM message WHERE run_id = 'run-0')", ""},
+	{"UPDATE model_attempt SET response = (SELECT response FROM model_attempt WHERE run_id = 'run-0')", ""},
 }
 
 func TestAlteredRecords(t *testing.T) {
 	t.Parallel()
 	o := open(t)
-	stored := o.wait(t, scope, "run-1")
+	// The same words under the same keys in other rows, of a plan that is over.
+	o.wait(t, scope, "run-0")
+	o.end(t, scope, "run-0", agent.ReasonCanceled)
+	o.wait(t, scope, "run-1")
 	shown := pending(t, o, bob, approval.Filter{}).Plans[0]
-	for _, sql := range alterations {
-		tx, err := o.owner.Begin(ctx)
-		if err != nil {
+	for _, table := range []string{"write_plan", "tool_call", "message", "model_attempt"} {
+		if _, err := o.owner.Exec(ctx, "CREATE TABLE kept_"+table+" AS SELECT * FROM "+table+" WHERE run_id = 'run-1'"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := tx.Exec(ctx, sql); err != nil {
-			t.Fatal(err)
+	}
+	putBack := func() {
+		o.exec(t, `UPDATE write_plan p SET (summary, resource, resource_version, tool, tool_version, nonce, expires_at, hash, arguments_hash) =
+			(k.summary, k.resource, k.resource_version, k.tool, k.tool_version, k.nonce, k.expires_at, k.hash, k.arguments_hash)
+			FROM kept_write_plan k WHERE p.run_id = k.run_id`)
+		o.exec(t, `UPDATE tool_call c SET (arguments, arguments_hash, tool) = (k.arguments, k.arguments_hash, k.tool)
+			FROM kept_tool_call k WHERE c.run_id = k.run_id`)
+		o.exec(t, "UPDATE message m SET content = k.content FROM kept_message k WHERE m.id = k.id")
+		o.exec(t, "UPDATE model_attempt a SET response = k.response FROM kept_model_attempt k WHERE a.run_id = k.run_id")
+	}
+	for _, a := range alterations {
+		var args []any
+		switch {
+		case a.content == "":
+		case strings.Contains(a.sql, "summary"):
+			args = []any{o.seal(t, a.content, "write_plan", "acme", "run-1", "0.0", "1", "summary")}
+		default:
+			args = []any{o.seal(t, a.content, "tool_call", "acme", "run-1", "0.0", "arguments")}
 		}
-		if err := tx.Commit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		o.exec(t, a.sql+" WHERE run_id = 'run-1'", args...)
 		found := pending(t, o, bob, approval.Filter{})
 		if len(found.Plans) != 0 || !slices.Equal(found.Damaged, []approval.PlanRef{{RunID: "run-1", CallID: "0.0", Revision: 1}}) {
-			t.Errorf("%s: %+v", sql, found)
+			t.Errorf("%s: %+v", a.sql, found)
 		}
 		if token, err := o.Approve(ctx, bob, shown); !errors.Is(err, approval.ErrDamaged) || token.Text != "" {
-			t.Errorf("%s: signed %q, %v", sql, token.Text, err)
+			t.Errorf("%s: signed %q, %v", a.sql, token.Text, err)
 		}
-		o.exec(t, `UPDATE write_plan SET summary = $1, resource = $2, resource_version = $3, tool = $4, tool_version = $5, nonce = $6, expires_at = $7,
-			hash = $8, arguments_hash = $9`, stored.Summary, stored.Resource, stored.ResourceVersion, stored.Tool, stored.ToolVersion, stored.Nonce,
-			stored.ExpiresAt, stored.Hash, stored.ArgumentsHash)
-		o.exec(t, "UPDATE tool_call SET arguments = $1, arguments_hash = $2, tool = $3", arguments, stored.ArgumentsHash, stored.Tool)
+		putBack()
 	}
 	if _, err := o.Approve(ctx, bob, shown); err != nil {
 		t.Errorf("after all was put back: %v", err)
 	}
 	// A damaged plan does not keep the others from being decided.
 	o.wait(t, scope, "run-2")
-	o.exec(t, "UPDATE write_plan SET summary = 'x' WHERE run_id = 'run-1'")
-	if found := pending(t, o, bob, approval.Filter{}); runs(found) != "run-2" || len(found.Damaged) != 1 {
-		t.Errorf("%+v", found)
+	for _, sql := range []string{"UPDATE write_plan SET resource = 'x' WHERE run_id = 'run-1'", "UPDATE write_plan SET summary = '\\x01'::bytea || 'x' WHERE run_id = 'run-1'"} {
+		o.exec(t, sql)
+		if found := pending(t, o, bob, approval.Filter{}); runs(found) != "run-2" || len(found.Damaged) != 1 {
+			t.Errorf("%s: %+v", sql, found)
+		}
+		putBack()
 	}
+}
+
+// seal seals content under the keys of scope's user for the place.
+func (o *office) seal(t *testing.T, content string, place ...string) []byte {
+	t.Helper()
+	keys, err := o.db.Keys(ctx, vault.Owner{Tenant: scope.Tenant, Subject: scope.User})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sealed, err := keys.Seal([]byte(content), vault.Bind(place...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sealed
 }
 
 func TestTokenIsBoundToThePlan(t *testing.T) {

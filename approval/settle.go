@@ -54,8 +54,8 @@ type Unsettled struct {
 	// Forbidden counts the writes that were left out because the operator may
 	// not settle them.
 	Forbidden int
-	// Damaged names the writes whose plan is not what its hash was made of, see
-	// ErrDamaged.
+	// Damaged names the writes whose plan ErrDamaged speaks of, and those of users
+	// whose keys were destroyed.
 	Damaged []WriteRef
 }
 
@@ -74,7 +74,7 @@ func (o *Office) Unsettled(ctx context.Context, operator Approver) (Unsettled, e
 			return Unsettled{}, err
 		}
 		for _, w := range writes {
-			if verify(db.PlanState{Plan: w.Plan, Run: w.Run, Call: w.Call}) != nil {
+			if verify(db.PlanState{Plan: w.Plan, Run: w.Run, Call: w.Call, Unreadable: w.Unreadable}) != nil {
 				found.Damaged = append(found.Damaged, WriteRef{w.Run.ID, w.Call.ID})
 				continue
 			}
@@ -154,7 +154,7 @@ func (o *Office) settle(ctx context.Context, operator Approver, ref WriteRef, s 
 	}
 	run, err := o.db.RunOfTenant(ctx, operator.Tenant, ref.RunID)
 	if err != nil {
-		return Settled{}, notFound(err)
+		return Settled{}, own(err)
 	}
 	settled := Settled{Result: db.WriteNotPerformed}
 	if s.Performed {
@@ -185,13 +185,5 @@ func (o *Office) settle(ctx context.Context, operator Approver, ref WriteRef, s 
 		}
 		return err
 	})
-	return settled, notFound(err)
-}
-
-// notFound turns the store's sentinel into the one of this package.
-func notFound(err error) error {
-	if errors.Is(err, db.ErrNotFound) {
-		return ErrNotFound
-	}
-	return err
+	return settled, own(err)
 }

@@ -28,13 +28,18 @@ func (o *office) unsettled(t *testing.T, runID string, ended bool) (key string, 
 // row reads what is recorded of a write.
 func (o *office) row(t *testing.T, runID string) string {
 	t.Helper()
-	var outcome, by, settledBy, note, call, code string
-	err := o.owner.QueryRow(ctx, `SELECT i.outcome, i.resolved_by, i.settled_by, i.settled_note, c.status, c.error_code FROM write_intent i
-		JOIN tool_call c USING (tenant, run_id, call_id) WHERE i.tenant = 'acme' AND i.run_id = $1`, runID).Scan(&outcome, &by, &settledBy, &note, &call, &code)
+	var outcome, by, settledBy, call, code string
+	err := o.owner.QueryRow(ctx, `SELECT i.outcome, i.resolved_by, i.settled_by, c.status, c.error_code FROM write_intent i
+		JOIN tool_call c USING (tenant, run_id, call_id) WHERE i.tenant = 'acme' AND i.run_id = $1`, runID).Scan(&outcome, &by, &settledBy, &call, &code)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return strings.Join([]string{outcome, by, settledBy, note, call, code}, "|")
+	// Notes are sealed.
+	state, err := o.db.Write(ctx, scope, runID, "0.0")
+	if err != nil || state.Intent == nil {
+		t.Fatalf("%+v, %v", state, err)
+	}
+	return strings.Join([]string{outcome, by, settledBy, state.Intent.SettledNote, call, code}, "|")
 }
 
 func TestSettle(t *testing.T) {
@@ -236,14 +241,17 @@ func TestUnsettled(t *testing.T) {
 		t.Errorf("%+v", w)
 	}
 	// An altered plan is not shown, and keeps no other from being settled.
-	o.exec(t, "UPDATE write_plan SET resource = 'service/other' WHERE run_id = 'run-0'")
-	if found, err := o.Unsettled(ctx, olga); err != nil || len(found.Writes) != 2 || !slices.Equal(found.Damaged, []approval.WriteRef{{RunID: "run-0", CallID: "0.0"}}) {
-		t.Errorf("altered: %+v, %v", found, err)
+	o.exec(t, "CREATE TABLE kept AS SELECT resource, summary FROM write_plan WHERE run_id = 'run-0'")
+	for _, set := range []string{"resource = 'service/other'", "summary = '\\x01'::bytea || 'not sealed'"} {
+		o.exec(t, "UPDATE write_plan SET "+set+" WHERE run_id = 'run-0'")
+		if found, err := o.Unsettled(ctx, olga); err != nil || len(found.Writes) != 2 || !slices.Equal(found.Damaged, []approval.WriteRef{{RunID: "run-0", CallID: "0.0"}}) {
+			t.Errorf("%s: %+v, %v", set, found, err)
+		}
+		if _, err := o.Settle(ctx, nil, olga, approval.WriteRef{RunID: "run-0", CallID: "0.0"}, approval.Settlement{}); !errors.Is(err, approval.ErrDamaged) {
+			t.Errorf("%s: %v", set, err)
+		}
+		o.exec(t, "UPDATE write_plan SET (resource, summary) = (SELECT resource, summary FROM kept) WHERE run_id = 'run-0'")
 	}
-	if _, err := o.Settle(ctx, nil, olga, approval.WriteRef{RunID: "run-0", CallID: "0.0"}, approval.Settlement{}); !errors.Is(err, approval.ErrDamaged) {
-		t.Errorf("altered: %v", err)
-	}
-	o.exec(t, "UPDATE write_plan SET resource = 'service/payment' WHERE run_id = 'run-0'")
 
 	if found, err := o.Unsettled(ctx, bob); err != nil || len(found.Writes) != 0 || found.Forbidden != 3 {
 		t.Errorf("without rights: %+v, %v", found, err)

@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,6 +23,9 @@ type PlanState struct {
 	Purpose string
 	// Totals are what the run has consumed so far.
 	Totals Totals
+	// Unreadable says why there is no content: a value was damaged or exchanged.
+	// It is nil if all of it is here.
+	Unreadable error
 }
 
 // PlanFilter selects pending plans of one tenant. Empty fields select all.
@@ -54,7 +58,8 @@ type PlanPage struct {
 
 // PendingPlans returns plans that can still be decided about, oldest first: they
 // are pending and not expired, and their run waits and is not superseded. It is
-// the approvers' view, of all users of the tenant.
+// the approvers' view, of all users of the tenant. One that cannot be read does
+// not keep the others from being decided.
 func (db *DB) PendingPlans(ctx context.Context, f PlanFilter) (PlanPage, error) {
 	limit := min(orDefault(f.Limit, 50), 200)
 	var keys []dbsqlc.PendingPlansRow
@@ -76,7 +81,10 @@ func (db *DB) PendingPlans(ctx context.Context, f PlanFilter) (PlanPage, error) 
 	}
 	var page PlanPage
 	for i := range rows {
-		state, err := rows[i].state()
+		state, err := rows[i].state(db)
+		if errors.Is(err, ErrSealed) {
+			state, err = rows[i].unreadable(db, err)
+		}
 		if err != nil {
 			return PlanPage{}, fmt.Errorf("list pending plans: %w", err)
 		}
@@ -100,7 +108,7 @@ func (db *DB) PlanState(ctx context.Context, tenant, runID, callID string, revis
 	if err != nil {
 		return PlanState{}, fmt.Errorf("load plan: %w", err)
 	}
-	state, err := rows.state()
+	state, err := rows.state(db)
 	if err != nil {
 		return PlanState{}, fmt.Errorf("load plan: %w", err)
 	}
@@ -113,8 +121,9 @@ type planRows struct {
 	run      dbsqlc.GetRunRow
 	call     dbsqlc.GetToolCallRow
 	totals   dbsqlc.RunTotalsRow
-	request  *string
-	response *[]byte
+	request  *dbsqlc.GetQuestionRow
+	response *dbsqlc.GetResponseOfCallRow
+	keys     *dbsqlc.SubjectKey
 }
 
 func (p *planRows) load(q *dbsqlc.Queries, tenant, runID, callID string, revision int32) []statement {
@@ -125,20 +134,44 @@ func (p *planRows) load(q *dbsqlc.Queries, tenant, runID, callID string, revisio
 		one(q.RunTotals, dbsqlc.RunTotalsParams{Tenant: tenant, RunID: runID}, &p.totals),
 		maybe(q.GetQuestion, dbsqlc.GetQuestionParams{Tenant: tenant, RunID: runID}, &p.request),
 		maybe(q.GetResponseOfCall, dbsqlc.GetResponseOfCallParams{Tenant: tenant, RunID: runID, CallID: callID}, &p.response),
+		// Keys come last: no value above is sealed under newer ones.
+		maybe(q.SubjectKeyOfRun, dbsqlc.SubjectKeyOfRunParams{Tenant: tenant, RunID: runID}, &p.keys),
 	}
 }
 
-func (p *planRows) state() (PlanState, error) {
-	state := PlanState{
-		Plan: toWritePlan(p.plan), Run: toRun(p.run.Run, p.run.CurrentGeneration), Call: toToolCall(p.call),
-		Request: present(p.request), Totals: toTotals(p.totals),
+// unreadable is state without content.
+func (p *planRows) unreadable(db *DB, why error) (PlanState, error) {
+	p.plan.Summary, p.call.Arguments, p.request, p.response = nil, nil, nil, nil
+	state, err := p.state(db)
+	state.Unreadable = why
+	return state, err
+}
+
+func (p *planRows) state(db *DB) (PlanState, error) {
+	state := PlanState{Run: toRun(p.run.Run, p.run.CurrentGeneration), Totals: toTotals(p.totals)}
+	r := db.ringOf(state.Run, p.keys)
+	var err error
+	if state.Plan, err = toWritePlan(r, p.plan); err != nil {
+		return PlanState{}, err
+	}
+	if state.Call, err = toToolCall(r, p.plan.RunID, p.call); err != nil {
+		return PlanState{}, err
+	}
+	if p.request != nil {
+		if state.Request, err = r.openText(messageContent, p.request.Content, p.request.ID, state.Run.Conversation, string(RoleUser)); err != nil {
+			return PlanState{}, err
+		}
 	}
 	if p.response != nil {
-		var r Response
-		if err := json.Unmarshal(*p.response, &r); err != nil {
+		text, err := r.open(attemptResponse, p.response.Response, p.plan.RunID, number(p.response.Step), number(p.response.Attempt))
+		if err != nil {
+			return PlanState{}, err
+		}
+		var said Response
+		if err := json.Unmarshal(text, &said); err != nil {
 			return PlanState{}, fmt.Errorf("stored response of run %s, call %s is damaged", p.plan.RunID, p.plan.CallID)
 		}
-		state.Purpose = r.Text
+		state.Purpose = said.Text
 	}
 	return state, nil
 }
@@ -162,19 +195,33 @@ func (db *DB) PlanOutcome(ctx context.Context, tenant, runID, callID string, rev
 		call    dbsqlc.GetToolCallRow
 		intent  *dbsqlc.WriteIntent
 		refusal *dbsqlc.GetRefusalOfTokenRow
+		run     dbsqlc.GetRunRow
+		keys    *dbsqlc.SubjectKey
 	)
 	err := db.inTenant(ctx, agent.Scope{Tenant: tenant},
 		maybe(db.q.GetRefusalOfToken, dbsqlc.GetRefusalOfTokenParams{Tenant: tenant, RunID: runID, TokenID: tokenID}, &refusal),
 		one(db.q.GetPlanRevision, dbsqlc.GetPlanRevisionParams{Tenant: tenant, RunID: runID, CallID: callID, Revision: int32(revision)}, &plan),
 		maybe(db.q.GetWriteIntent, dbsqlc.GetWriteIntentParams{Tenant: tenant, RunID: runID, CallID: callID}, &intent),
 		one(db.q.GetToolCall, dbsqlc.GetToolCallParams{Tenant: tenant, RunID: runID, CallID: callID}, &call),
+		one(db.q.GetRun, dbsqlc.GetRunParams{Tenant: tenant, ID: runID}, &run),
+		maybe(db.q.SubjectKeyOfRun, dbsqlc.SubjectKeyOfRunParams{Tenant: tenant, RunID: runID}, &keys),
 	)
 	if err != nil {
 		return PlanOutcome{}, fmt.Errorf("load outcome of plan: %w", err)
 	}
-	outcome := PlanOutcome{Plan: toWritePlan(plan), Call: toToolCall(call)}
+	var outcome PlanOutcome
+	r := db.ringOf(toRun(run.Run, run.CurrentGeneration), keys)
+	if outcome.Plan, err = toWritePlan(r, plan); err != nil {
+		return PlanOutcome{}, fmt.Errorf("load outcome of plan: %w", err)
+	}
+	if outcome.Call, err = toToolCall(r, runID, call); err != nil {
+		return PlanOutcome{}, fmt.Errorf("load outcome of plan: %w", err)
+	}
 	if intent != nil && int(intent.Revision) == revision {
-		i := toWriteIntent(*intent)
+		i, err := toWriteIntent(r, *intent)
+		if err != nil {
+			return PlanOutcome{}, fmt.Errorf("load outcome of plan: %w", err)
+		}
 		outcome.Intent = &i
 	}
 	if refusal != nil {
@@ -193,6 +240,9 @@ type UnsettledWrite struct {
 	Run    Run
 	// Call has ID, tool and arguments, and nothing else.
 	Call ToolCall
+	// Unreadable says why there is no content: the subject's keys were destroyed,
+	// or a value was damaged. It is nil if all of it is here.
+	Unreadable error
 }
 
 // WriteFilter selects writes of one tenant. Empty fields select all.
@@ -214,21 +264,48 @@ func (db *DB) UnsettledWrites(ctx context.Context, f WriteFilter) ([]UnsettledWr
 	if f.After != nil {
 		params.After, params.AfterKey = &f.After.RecordedAt, f.After.Key
 	}
-	var rows []dbsqlc.UnsettledWritesRow
-	if err := db.inTenant(ctx, agent.Scope{Tenant: f.Tenant, Environment: f.Environment}, one(db.q.UnsettledWrites, params, &rows)); err != nil {
+	var (
+		rows []dbsqlc.UnsettledWritesRow
+		keys []dbsqlc.SubjectKey
+	)
+	err := db.inTenant(ctx, agent.Scope{Tenant: f.Tenant, Environment: f.Environment},
+		one(db.q.UnsettledWrites, params, &rows), one(db.q.SubjectKeysOfUnsettledWrites, f.Tenant, &keys))
+	if err != nil {
 		return nil, fmt.Errorf("list unsettled writes: %w", err)
+	}
+	keysOf := make(map[string]*dbsqlc.SubjectKey, len(keys))
+	for i, row := range keys {
+		keysOf[row.Subject] = &keys[i]
 	}
 	writes := make([]UnsettledWrite, len(rows))
 	for i, row := range rows {
-		writes[i] = UnsettledWrite{
-			Intent: toWriteIntent(row.WriteIntent), Plan: toWritePlan(row.WritePlan),
-			Run: toRun(row.Run, row.CurrentGeneration),
-			Call: ToolCall{
-				ID: row.WriteIntent.CallID, Tool: row.Tool, ToolVersion: row.ToolVersion, Arguments: row.Arguments, ArgumentsHash: row.ArgumentsHash,
-			},
+		r := db.ringOf(toRun(row.Run, row.CurrentGeneration), keysOf[row.Run.UserID])
+		writes[i], err = toUnsettledWrite(r, row)
+		if errors.Is(err, ErrKeysDestroyed) || errors.Is(err, ErrSealed) {
+			// It does not keep the others from being settled.
+			why := err
+			row.WriteIntent.SettledNote, row.WritePlan.Summary, row.Arguments = nil, nil, nil
+			writes[i], err = toUnsettledWrite(r, row)
+			writes[i].Unreadable = why
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list unsettled writes: %w", err)
 		}
 	}
 	return writes, nil
+}
+
+func toUnsettledWrite(r ring, row dbsqlc.UnsettledWritesRow) (w UnsettledWrite, err error) {
+	w.Run = toRun(row.Run, row.CurrentGeneration)
+	if w.Intent, err = toWriteIntent(r, row.WriteIntent); err != nil {
+		return w, err
+	}
+	if w.Plan, err = toWritePlan(r, row.WritePlan); err != nil {
+		return w, err
+	}
+	w.Call = ToolCall{ID: row.WriteIntent.CallID, Tool: row.Tool, ToolVersion: row.ToolVersion, ArgumentsHash: row.ArgumentsHash}
+	w.Call.Arguments, err = r.openText(callArguments, row.Arguments, row.Run.ID, row.WriteIntent.CallID)
+	return w, err
 }
 
 // RunOfTenant reads a run whoever owns it: ErrNotFound if the tenant has none.
@@ -260,7 +337,8 @@ func (tx *Tx) SettleWrite(ctx context.Context, state WriteState, s Settlement) (
 	}
 	var settled bool
 	err := tx.read(ctx, one(tx.q.SettleWriteIntent, dbsqlc.SettleWriteIntentParams{
-		Tenant: tx.scope.Tenant, Key: state.Intent.Key, Outcome: string(result), ResolvedAt: s.At, SettledBy: s.By, SettledNote: s.Note,
+		Tenant: tx.scope.Tenant, Key: state.Intent.Key, Outcome: string(result), ResolvedAt: s.At, SettledBy: s.By,
+		SettledNote: tx.sealText(intentNote, s.Note, state.Intent.Key),
 	}, &settled))
 	if err != nil {
 		return false, fmt.Errorf("settle write: %w", err)

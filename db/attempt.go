@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/fairlead/fairlead/agent"
@@ -44,7 +46,10 @@ type Attempt struct {
 	Revision    string
 	RequestID   string
 	// Action is what the workflow was told, nil if it was told nothing.
-	Action    *agent.Action
+	Action *agent.Action
+	// Prompt is what went into the call and what was left out: counts, no
+	// content, as JSON (WM-6).
+	Prompt    json.RawMessage
 	StartedAt time.Time
 	// EndedAt is zero while the attempt is open.
 	EndedAt time.Time
@@ -106,6 +111,12 @@ type CallResult struct {
 	Tool           string
 	// Envelope is empty if the call has no outcome.
 	Envelope string
+	CallID   string
+	Status   CallStatus
+	// ErrorCode is set for refused and failed calls.
+	ErrorCode agent.ToolErrorCode
+	// Note is what the tool said about its result in one line.
+	Note string
 }
 
 // StepState is what the next model call is made of.
@@ -119,9 +130,18 @@ type StepState struct {
 	History []Message
 	// Exchanges are the run's own, oldest first.
 	Exchanges []Exchange
+	// Session is what holds in the conversation.
+	Session SessionState
+	// Summaries are the checked ones of the messages before the question, oldest
+	// first: at most the newest 64.
+	Summaries []Summary
 	// Limits are the tenant's own.
 	Limits Limits
 }
+
+// maxSummaries bounds the summaries of a step: what is older has no room in a
+// request anyway.
+const maxSummaries = 64
 
 // StepQuery says how far back a step looks.
 type StepQuery struct {
@@ -142,8 +162,11 @@ func (tx *Tx) LoadStep(ctx context.Context, q StepQuery) (StepState, error) {
 		texts    []dbsqlc.TranscriptRow
 		calls    []dbsqlc.TranscriptCallsRow
 		messages []dbsqlc.MessagesBeforeRunRow
+		summed   []dbsqlc.SummariesBeforeRunRow
 		limits   []dbsqlc.GetTenantLimitRow
+		session  sessionRows
 	)
+	tx.touch()
 	err := tx.read(ctx,
 		one(tx.q.ShareRun, dbsqlc.ShareRunParams{Tenant: tenant, ID: q.RunID}, &run),
 		one(tx.q.AttemptsOfStep, dbsqlc.AttemptsOfStepParams{Tenant: tenant, RunID: q.RunID, Step: int32(q.Step)}, &attempts),
@@ -152,6 +175,8 @@ func (tx *Tx) LoadStep(ctx context.Context, q StepQuery) (StepState, error) {
 		}, &texts),
 		one(tx.q.TranscriptCalls, dbsqlc.TranscriptCallsParams{Tenant: tenant, RunID: q.RunID, FromStep: fromStep, Step: int32(q.Step)}, &calls),
 		one(tx.q.MessagesBeforeRun, dbsqlc.MessagesBeforeRunParams{Tenant: tenant, RunID: q.RunID, MaxMessages: int32(q.MaxMessages) + 1}, &messages),
+		one(tx.q.SummariesBeforeRun, dbsqlc.SummariesBeforeRunParams{Tenant: tenant, RunID: q.RunID, MaxSummaries: maxSummaries}, &summed),
+		session.facts(tx.q, tx.scope, "", q.RunID), session.prohibitions(tx.q, tx.scope, "", q.RunID),
 		one(tx.q.GetTenantLimit, tenant, &limits),
 	)
 	if err != nil {
@@ -168,13 +193,12 @@ func (tx *Tx) LoadStep(ctx context.Context, q StepQuery) (StepState, error) {
 		}
 		state.Attempts = append(state.Attempts, a)
 	}
-	for i := len(messages) - 1; i >= 0; i-- {
-		row := messages[i]
-		m := Message{
-			ID: row.ID, Conversation: state.Run.Conversation, Seq: row.Seq, Role: MessageRole(row.Role),
-			Content: row.Content, Visibility: Visible, RunID: row.RunID,
-		}
-		if row.ID == state.Run.QuestionID {
+	newest, err := tx.openMessages(state.Run.Conversation, messages)
+	if err != nil {
+		return StepState{}, fmt.Errorf("load step: %w", err)
+	}
+	for _, m := range slices.Backward(newest) {
+		if m.ID == state.Run.QuestionID {
 			state.Question = m
 		} else {
 			state.History = append(state.History, m)
@@ -183,37 +207,70 @@ func (tx *Tx) LoadStep(ctx context.Context, q StepQuery) (StepState, error) {
 	if state.Question.ID == "" {
 		return StepState{}, fmt.Errorf("load step: the run's question: %w", ErrNotFound)
 	}
-	state.Exchanges, err = toExchanges(texts, calls)
-	return state, err
+	if state.Exchanges, err = tx.toExchanges(q.RunID, texts, calls); err != nil {
+		return StepState{}, fmt.Errorf("load step: %w", err)
+	}
+	if state.Session, err = session.state(tx.ring); err != nil {
+		return StepState{}, fmt.Errorf("load step: %w", err)
+	}
+	for _, row := range slices.Backward(summed) {
+		// One that was made while a rollback happened may overlap another.
+		if n := len(state.Summaries); n > 0 && row.FromSeq <= state.Summaries[n-1].ToSeq {
+			continue
+		}
+		s, err := toSummary(tx.ring, state.Run.Conversation, row)
+		if err != nil {
+			return StepState{}, fmt.Errorf("load step: %w", err)
+		}
+		state.Summaries = append(state.Summaries, s)
+	}
+	return state, nil
 }
 
-func toExchanges(texts []dbsqlc.TranscriptRow, calls []dbsqlc.TranscriptCallsRow) ([]Exchange, error) {
+func (tx *Tx) toExchanges(runID string, texts []dbsqlc.TranscriptRow, calls []dbsqlc.TranscriptCallsRow) ([]Exchange, error) {
 	results := make(map[int32][]CallResult)
 	for _, c := range calls {
+		envelope, err := tx.ring.openText(callEnvelope, c.Envelope, runID, c.CallID)
+		if err != nil {
+			return nil, err
+		}
+		note, err := tx.ring.openText(callNote, c.Note, runID, c.CallID)
+		if err != nil {
+			return nil, err
+		}
 		results[c.Step] = append(results[c.Step], CallResult{
-			Index: int(c.Idx), ProviderCallID: c.ProviderCallID, Tool: c.Tool, Envelope: present(c.Envelope),
+			Index: int(c.Idx), CallID: c.CallID, ProviderCallID: c.ProviderCallID, Tool: c.Tool, Envelope: envelope,
+			Status: CallStatus(c.Status), ErrorCode: agent.ToolErrorCode(c.ErrorCode), Note: note,
 		})
 	}
 	var exchanges []Exchange
-	for i := len(texts) - 1; i >= 0; i-- {
-		e := Exchange{Step: int(texts[i].Step)}
-		if err := json.Unmarshal(texts[i].Response, &e.Response); err != nil {
-			return nil, fmt.Errorf("load step: stored response of step %d is damaged", e.Step)
+	for _, row := range slices.Backward(texts) {
+		e := Exchange{Step: int(row.Step)}
+		text, err := tx.ring.open(attemptResponse, row.Response, runID, number(row.Step), number(row.Attempt))
+		if err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal(text, &e.Response); err != nil {
+			return nil, fmt.Errorf("stored response of step %d is damaged", e.Step)
 		}
 		if e.Response.Correction == "" {
-			e.Results = results[texts[i].Step]
+			e.Results = results[row.Step]
 		}
 		exchanges = append(exchanges, e)
 	}
 	return exchanges, nil
 }
 
-// StartAttempt queues a new attempt with its reservation. If the attempt exists
+// number is a part of a row's key as text.
+func number[T int | int32 | int64](n T) string { return strconv.FormatInt(int64(n), 10) }
+
+// StartAttempt queues a new attempt with its reservation and prompt. If the attempt exists
 // already the transaction fails with ErrConflict.
 func (tx *Tx) StartAttempt(runID string, a Attempt) {
 	tx.write(exec(tx.q.StartAttempt, dbsqlc.StartAttemptParams{
 		Tenant: tx.scope.Tenant, RunID: runID, Step: int32(a.Step), Attempt: int32(a.Number), Try: int32(a.Try),
 		Model: a.Model, Provider: a.Provider, ReservedTokens: a.Reserved.Tokens, ReservedCostMicros: a.Reserved.CostMicros,
+		Prompt: a.Prompt,
 	}))
 }
 
@@ -236,9 +293,11 @@ func (tx *Tx) FinishAttempt(runID string, a Attempt, response *Response) error {
 		}
 	}
 	if response != nil {
-		if params.Response, err = json.Marshal(response); err != nil {
+		text, err := json.Marshal(response)
+		if err != nil {
 			return fmt.Errorf("finish attempt: %w", err)
 		}
+		params.Response = tx.seal(attemptResponse, text, runID, number(a.Step), number(a.Number))
 	}
 	tx.write(exec(tx.q.FinishAttempt, params))
 	return nil
@@ -256,6 +315,10 @@ func (tx *Tx) LoseAttempt(runID string, a Attempt) error {
 // meanwhile.
 func (tx *Tx) HoldConversation(ctx context.Context, r Run) (Conversation, agent.Status, error) {
 	var held dbsqlc.LockRunAndConversationRow
+	// Who holds a conversation writes to it, and keys come first in the order of
+	// locks: with them asked for later, one that has the keys and waits for the
+	// conversation, and one that rotates the keys, would wait with it in a ring.
+	tx.touch()
 	err := tx.read(ctx, one(tx.q.LockRunAndConversation, dbsqlc.LockRunAndConversationParams{
 		Tenant: tx.scope.Tenant, ConversationID: r.Conversation, ID: r.ID,
 	}, &held))
@@ -264,7 +327,7 @@ func (tx *Tx) HoldConversation(ctx context.Context, r Run) (Conversation, agent.
 	}
 	return Conversation{
 		ID: r.Conversation, User: held.UserID, Environment: held.Environment,
-		Version: held.Version, Generation: held.CurrentGeneration, LastSeq: held.LastSeq,
+		Version: held.Version, Generation: held.CurrentGeneration, LastSeq: held.LastSeq, Branch: int(held.Branch),
 	}, agent.Status(held.Status), nil
 }
 

@@ -6,6 +6,10 @@
 // security admits the rows of app.tenant only, and every query filters by
 // tenant as well. Rows and driver errors do not leave the package.
 //
+// Content (messages, arguments, results, plans, what is settled, summaries) is
+// plain in domain types and sealed in rows, under the keys of the user whose it
+// is. A transaction's scope must be that user's (CONV-6).
+//
 // Round trips are what a transaction costs, so a Tx sends its statements in
 // batches: reads go out together, writes are queued and travel with the commit.
 package db
@@ -19,6 +23,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/tink-crypto/tink-go/v2/tink"
 
 	"github.com/fairlead/fairlead/db/internal/dbsqlc"
 )
@@ -31,6 +36,7 @@ const Role = "fairlead_app"
 type DB struct {
 	pool *pgxpool.Pool
 	q    *dbsqlc.Queries
+	keys *keyCache
 }
 
 // Options tune a DB. The zero value is good.
@@ -42,6 +48,10 @@ type Options struct {
 	// StatementTimeout bounds one statement and the wait for its locks. Zero
 	// means 30 s.
 	StatementTimeout time.Duration
+	// KeyEncryption is the key that wraps the keys of subjects: LocalKey, or one
+	// of a KMS as Tink's integrations give it. Without it every read and write
+	// of content fails with ErrNoVault.
+	KeyEncryption tink.AEAD
 }
 
 // Open returns a DB for a connection URL. It does not connect: a program may
@@ -81,7 +91,7 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database: %w", translate(err))
 	}
-	return &DB{pool: pool, q: dbsqlc.New()}, nil
+	return &DB{pool: pool, q: dbsqlc.New(), keys: newKeyCache(vaultOn(opts.KeyEncryption))}, nil
 }
 
 // Close waits for the transactions in flight and closes all connections.

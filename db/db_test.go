@@ -73,6 +73,7 @@ func app(t testing.TB, url string) *pgxpool.Pool {
 
 var tenantTables = []string{
 	"tenant_limit", "daily_usage", "conversation", "message", "run", "run_transition", "model_attempt", "ledger_entry", "tool_call", "tool_result", "write_plan", "write_intent", "approval_refusal",
+	"subject_key", "conversation_branch", "conversation_snapshot", "session_entry", "conversation_summary",
 }
 
 // fill stores a row of every tenant table.
@@ -106,6 +107,33 @@ func fill(t testing.TB, d *db.DB, owner *pgxpool.Pool, tenant string) {
 	})
 	if err != nil || !recorded {
 		t.Fatalf("fill: recorded %v, %v", recorded, err)
+	}
+	keep(t, d, run)
+}
+
+// keep stores what a conversation keeps, and rolls it back.
+func keep(t testing.TB, d *db.DB, run db.Run) {
+	t.Helper()
+	err := d.InTx(ctx, run.Scope, func(tx *db.Tx) error {
+		state, err := tx.LoadSummary(ctx, run.Conversation, 1)
+		if err != nil {
+			return err
+		}
+		tx.AppendSession(state.Conversation, run.ID, []db.SessionEntry{{Kind: db.EntryFact, Key: "service", Value: "secret of " + run.Scope.Tenant}})
+		tx.StoreSummary(state.Conversation, db.Summary{
+			FromSeq: 1, ToSeq: 1, Status: db.SummaryChecked, Model: "m", PromptVersion: "1", Content: []byte("secret of " + run.Scope.Tenant),
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := d.TakeSnapshot(ctx, run.Scope.Tenant, run.Conversation, "before", "olga")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.RollBack(ctx, run.Scope.Tenant, run.Conversation, snapshot.ID, "olga"); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -183,7 +211,9 @@ func TestPrivileges(t *testing.T) {
 	pool := app(t, url)
 	for _, statement := range []string{
 		"UPDATE ledger_entry SET tokens = 0", "DELETE FROM ledger_entry", "UPDATE run_transition SET reason = ''", "DELETE FROM run_transition",
-		"UPDATE message SET content = ''", "DELETE FROM message", "DELETE FROM run", "DELETE FROM conversation", "DELETE FROM model_attempt",
+		"UPDATE message SET role = ''", "UPDATE message SET content_hash = ''", "UPDATE session_entry SET key = ''", "DELETE FROM session_entry", "UPDATE conversation_summary SET failure = ''",
+		"UPDATE conversation_snapshot SET label = ''", "DELETE FROM conversation_branch", "UPDATE conversation_branch SET path = '{}'", "DELETE FROM subject_key", "DELETE FROM deployment_key",
+		"UPDATE tool_result SET content = ''", "DELETE FROM unsealed", "DELETE FROM message", "DELETE FROM run", "DELETE FROM conversation", "DELETE FROM model_attempt",
 		"UPDATE tool_result SET hash = ''", "INSERT INTO tenant_limit (tenant) VALUES ('acme')", "UPDATE agent_definition SET body = '{}'",
 		"CREATE TABLE mine (a int)", "ALTER TABLE run DISABLE ROW LEVEL SECURITY", "DROP POLICY tenant_isolation ON run", "TRUNCATE run",
 	} {

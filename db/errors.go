@@ -33,12 +33,13 @@ const (
 	ConstraintTransition = "run_transition_pkey"
 )
 
-// SQLSTATE values with a meaning here. FL001 and FL002 are raised by the schema.
+// SQLSTATE values with a meaning here. FL001 to FL003 are raised by the schema.
 const (
 	codeUniqueViolation   = "23505"
 	codeSerialization     = "40001"
 	codeDeadlock          = "40P01"
 	codeUndefinedTable    = "42P01"
+	codeLockTimeout       = "55P03"
 	codeInvalidParameter  = "22023"
 	codeTooManyConns      = "53300"
 	codeQueryCanceled     = "57014"
@@ -47,6 +48,7 @@ const (
 	codeNoPrivilege       = "42501"
 	codeLimit             = "FL001"
 	codeEnded             = "FL002"
+	codeKeysChanged       = "FL003"
 )
 
 // LimitError says that a daily limit leaves no room.
@@ -148,7 +150,8 @@ func translateCode(pgErr *pgconn.PgError) error {
 	switch code := pgErr.Code; {
 	case code == codeLimit:
 		return &LimitError{Limit: pgErr.Message}
-	case code == codeUniqueViolation, code == codeSerialization, code == codeDeadlock, code == codeEnded:
+	case code == codeUniqueViolation, code == codeSerialization, code == codeDeadlock, code == codeEnded,
+		code == codeKeysChanged:
 		e.Kind = ErrConflict
 	case code == codeInvalidParameter && strings.Contains(pgErr.Message, Role):
 		// The role does not exist: the database was never migrated.
@@ -167,4 +170,11 @@ func translateCode(pgErr *pgconn.PgError) error {
 func again(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && (e.Code == codeSerialization || e.Code == codeDeadlock)
+}
+
+// keysChanged reports whether the transaction was undone because the keys that
+// it used are not those of the subject any more.
+func keysChanged(err error) bool {
+	var e *Error
+	return errors.As(err, &e) && e.Code == codeKeysChanged
 }

@@ -115,7 +115,10 @@ func (e *SchemaError) Error() string {
 }
 
 // checkSchema returns a *SchemaError if the database is older than the program.
-// A newer one is served: migrations only add while older workers still run.
+// A newer one is not refused: a program cannot know what a later migration
+// changed. So it is the migration that must admit programs that are older than
+// it, or have the database refuse their statements, as that of version 3 does,
+// whose constraints keep content from being stored in the clear.
 func checkSchema(ctx context.Context, conn *pgx.Conn) error {
 	const query = "SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied"
 	var have int64

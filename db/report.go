@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -118,8 +119,8 @@ type StepReport struct {
 	Calls    []CallReport
 }
 
-// RunReport is all that is known of a run. Apart from Answer it holds no
-// content.
+// RunReport is all that is known of a run. Apart from Answer and the notes of
+// writes it holds no content.
 type RunReport struct {
 	Run         Run
 	Transitions []Transition
@@ -132,6 +133,9 @@ type RunReport struct {
 	Totals   Totals
 	// Answer is the text of the answer, empty unless the run succeeded.
 	Answer string
+	// Erased says that the subject's keys were destroyed: Answer and the notes of
+	// writes are empty.
+	Erased bool
 }
 
 // Attempts returns the attempts of all steps in order.
@@ -163,56 +167,100 @@ func (r RunReport) AttemptsByStep() map[int][]Attempt {
 // there is none, or it is another user's or environment's than asked for. User
 // and Environment of the scope may be empty: the operator's view of the tenant.
 func (db *DB) ShowRun(ctx context.Context, scope agent.Scope, runID string) (RunReport, error) {
-	report, answer, err := db.report(ctx, scope, runID, 0)
+	report, err := db.report(ctx, scope, runID, 0, true)
 	if err != nil {
 		return RunReport{}, fmt.Errorf("show run: %w", err)
 	}
-	report.Answer = answer
 	return report, nil
 }
 
-// Progress is ShowRun for the steps from fromStep on and without the answer:
-// to follow a run, ask again with the newest step seen, which may have grown.
+// Progress is ShowRun for the steps from fromStep on and without content, for
+// which it needs no keys: to follow a run, ask again with the newest step seen,
+// which may have grown.
 func (db *DB) Progress(ctx context.Context, scope agent.Scope, runID string, fromStep int) (RunReport, error) {
-	report, _, err := db.report(ctx, scope, runID, fromStep)
+	report, err := db.report(ctx, scope, runID, fromStep, false)
 	if err != nil {
 		return RunReport{}, fmt.Errorf("follow run: %w", err)
 	}
 	return report, nil
 }
 
-func (db *DB) report(ctx context.Context, scope agent.Scope, id string, fromStep int) (RunReport, string, error) {
-	var (
-		run         dbsqlc.GetRunRow
-		transitions []dbsqlc.TransitionsOfRunRow
-		attempts    []dbsqlc.AttemptsOfRunRow
-		calls       []dbsqlc.ToolCallsOfRunRow
-		plans       []dbsqlc.PlansOfRunRow
-		intents     []dbsqlc.WriteIntent
-		refusals    []dbsqlc.RefusalsOfRunRow
-		totals      dbsqlc.RunTotalsRow
-		answer      *string
-		t           = scope.Tenant
-	)
-	err := db.inTenant(ctx, scope,
-		one(db.q.GetRun, dbsqlc.GetRunParams{Tenant: t, ID: id}, &run),
-		one(db.q.TransitionsOfRun, dbsqlc.TransitionsOfRunParams{Tenant: t, RunID: id}, &transitions),
-		one(db.q.AttemptsOfRun, dbsqlc.AttemptsOfRunParams{Tenant: t, RunID: id, FromStep: int32(fromStep)}, &attempts),
-		one(db.q.ToolCallsOfRun, dbsqlc.ToolCallsOfRunParams{Tenant: t, RunID: id, FromStep: int32(fromStep)}, &calls),
-		one(db.q.PlansOfRun, dbsqlc.PlansOfRunParams{Tenant: t, RunID: id}, &plans),
-		one(db.q.IntentsOfRun, dbsqlc.IntentsOfRunParams{Tenant: t, RunID: id}, &intents),
-		one(db.q.RefusalsOfRun, dbsqlc.RefusalsOfRunParams{Tenant: t, RunID: id}, &refusals),
-		one(db.q.RunTotals, dbsqlc.RunTotalsParams{Tenant: t, RunID: id}, &totals),
-		maybe(db.q.GetAnswer, dbsqlc.GetAnswerParams{Tenant: t, RunID: id}, &answer),
-	)
-	if err != nil {
-		return RunReport{}, "", err
+func (db *DB) report(ctx context.Context, scope agent.Scope, id string, fromStep int, content bool) (RunReport, error) {
+	rows := reportRows{id: id, content: content}
+	if err := db.inTenant(ctx, scope, rows.load(db.q, scope.Tenant, int32(fromStep))...); err != nil {
+		return RunReport{}, err
 	}
-	report := RunReport{Run: toRun(run.Run, run.CurrentGeneration), Totals: toTotals(totals)}
+	report := RunReport{Run: toRun(rows.run.Run, rows.run.CurrentGeneration), Totals: toTotals(rows.totals)}
 	owner := report.Run.Scope
 	if (scope.User != "" && owner.User != scope.User) || (scope.Environment != "" && owner.Environment != scope.Environment) {
-		return RunReport{}, "", ErrNotFound
+		return RunReport{}, ErrNotFound
 	}
+	report.Transitions, report.Steps, report.Plans, report.Refusals = rows.toTransitions(), rows.steps(), rows.toPlans(), rows.toRefusals()
+	var r ring
+	if content {
+		r = db.ringOf(report.Run, rows.keys)
+		report.Erased = errors.Is(r.err, ErrKeysDestroyed)
+	}
+	var err error
+	if report.Writes, err = rows.toWrites(r, content && !report.Erased); err != nil {
+		return RunReport{}, err
+	}
+	if a := rows.answer; a != nil && !report.Erased {
+		if report.Answer, err = r.openText(messageContent, a.Content, a.ID, report.Run.Conversation, string(RoleAssistant)); err != nil {
+			return RunReport{}, err
+		}
+	}
+	return report, nil
+}
+
+// reportRows are the rows of a RunReport of the run id, with content or without.
+type reportRows struct {
+	id      string
+	content bool
+
+	run         dbsqlc.GetRunRow
+	transitions []dbsqlc.TransitionsOfRunRow
+	attempts    []dbsqlc.AttemptsOfRunRow
+	calls       []dbsqlc.ToolCallsOfRunRow
+	plans       []dbsqlc.PlansOfRunRow
+	intents     []dbsqlc.WriteIntent
+	refusals    []dbsqlc.RefusalsOfRunRow
+	totals      dbsqlc.RunTotalsRow
+	answer      *dbsqlc.GetAnswerRow
+	keys        *dbsqlc.SubjectKey
+}
+
+func (rows *reportRows) load(q *dbsqlc.Queries, tenant string, fromStep int32) []statement {
+	t, id := tenant, rows.id
+	statements := []statement{
+		one(q.GetRun, dbsqlc.GetRunParams{Tenant: t, ID: id}, &rows.run),
+		one(q.TransitionsOfRun, dbsqlc.TransitionsOfRunParams{Tenant: t, RunID: id}, &rows.transitions),
+		one(q.AttemptsOfRun, dbsqlc.AttemptsOfRunParams{Tenant: t, RunID: id, FromStep: fromStep}, &rows.attempts),
+		one(q.ToolCallsOfRun, dbsqlc.ToolCallsOfRunParams{Tenant: t, RunID: id, FromStep: fromStep}, &rows.calls),
+		one(q.PlansOfRun, dbsqlc.PlansOfRunParams{Tenant: t, RunID: id}, &rows.plans),
+		one(q.IntentsOfRun, dbsqlc.IntentsOfRunParams{Tenant: t, RunID: id}, &rows.intents),
+		one(q.RefusalsOfRun, dbsqlc.RefusalsOfRunParams{Tenant: t, RunID: id}, &rows.refusals),
+		one(q.RunTotals, dbsqlc.RunTotalsParams{Tenant: t, RunID: id}, &rows.totals),
+	}
+	if !rows.content {
+		return statements
+	}
+	return append(statements, maybe(q.GetAnswer, dbsqlc.GetAnswerParams{Tenant: t, RunID: id}, &rows.answer),
+		// Keys come last: no value above is sealed under newer ones.
+		maybe(q.SubjectKeyOfRun, dbsqlc.SubjectKeyOfRunParams{Tenant: t, RunID: id}, &rows.keys))
+}
+
+func (rows *reportRows) toTransitions() (list []Transition) {
+	for _, row := range rows.transitions {
+		list = append(list, Transition{
+			Seq: int(row.Seq), From: agent.Status(present(row.FromStatus)), To: agent.Status(row.ToStatus),
+			Reason: agent.Reason(present(row.Reason)), At: row.At,
+		})
+	}
+	return list
+}
+
+func (rows *reportRows) steps() (list []StepReport) {
 	steps := make(map[int]*StepReport)
 	step := func(number int32) *StepReport {
 		if steps[int(number)] == nil {
@@ -220,55 +268,76 @@ func (db *DB) report(ctx context.Context, scope agent.Scope, id string, fromStep
 		}
 		return steps[int(number)]
 	}
-	for _, row := range transitions {
-		report.Transitions = append(report.Transitions, Transition{
-			Seq: int(row.Seq), From: agent.Status(present(row.FromStatus)), To: agent.Status(row.ToStatus),
-			Reason: agent.Reason(present(row.Reason)), At: row.At,
-		})
-	}
-	for _, row := range attempts {
+	for _, row := range rows.attempts {
 		s := step(row.Step)
-		s.Attempts = append(s.Attempts, Attempt{
-			Step: int(row.Step), Number: int(row.Attempt), Try: int(row.Try), Model: row.Model, Provider: row.Provider,
-			Status:   AttemptStatus(row.Status),
-			Reserved: Amount{Tokens: row.ReservedTokens, CostMicros: row.ReservedCostMicros},
-			Reported: toReported(row.InputTokens, row.CachedInputTokens, row.OutputTokens),
-			Billed:   toBilled(row.BilledTokens, row.BilledCostMicros), UsageKnown: present(row.UsageKnown),
-			FailureCode: agent.FailureCode(row.FailureCode), Finish: row.Finish, Revision: row.Revision,
-			RequestID: row.ProviderRequestID, StartedAt: row.StartedAt, EndedAt: present(row.EndedAt),
-		})
+		s.Attempts = append(s.Attempts, toAttemptReport(row))
 	}
-	for _, row := range calls {
-		c := CallReport{
-			ID: row.CallID, Step: int(row.Step), Index: int(row.Idx), Tool: row.Tool, ToolVersion: row.ToolVersion, Risk: row.Risk,
-			ArgumentsHash: row.ArgumentsHash, ResultHash: row.ResultHash, Status: CallStatus(row.Status), Executions: int(row.Executions),
-			ResultBytes: row.ResultBytes, EnvelopeBytes: row.EnvelopeBytes,
-			ProposedAt: row.ProposedAt, StartedAt: present(row.StartedAt), EndedAt: present(row.EndedAt),
-		}
-		if row.ErrorCode != "" {
-			c.Error = &agent.ToolError{Code: agent.ToolErrorCode(row.ErrorCode), Hash: row.ErrorHash}
-		}
+	for _, row := range rows.calls {
 		s := step(row.Step)
-		s.Calls = append(s.Calls, c)
+		s.Calls = append(s.Calls, toCallReport(row))
 	}
-	for _, row := range plans {
-		report.Plans = append(report.Plans, WritePlan{
-			RunID: id, CallID: row.CallID, Revision: int(row.Revision), Tool: row.Tool, ToolVersion: row.ToolVersion,
+	for _, number := range slices.Sorted(maps.Keys(steps)) {
+		list = append(list, *steps[number])
+	}
+	return list
+}
+
+func toAttemptReport(row dbsqlc.AttemptsOfRunRow) Attempt {
+	return Attempt{
+		Step: int(row.Step), Number: int(row.Attempt), Try: int(row.Try), Model: row.Model, Provider: row.Provider,
+		Status:   AttemptStatus(row.Status),
+		Reserved: Amount{Tokens: row.ReservedTokens, CostMicros: row.ReservedCostMicros},
+		Reported: toReported(row.InputTokens, row.CachedInputTokens, row.OutputTokens),
+		Billed:   toBilled(row.BilledTokens, row.BilledCostMicros), UsageKnown: present(row.UsageKnown),
+		FailureCode: agent.FailureCode(row.FailureCode), Finish: row.Finish, Revision: row.Revision,
+		RequestID: row.ProviderRequestID, Prompt: row.Prompt, StartedAt: row.StartedAt, EndedAt: present(row.EndedAt),
+	}
+}
+
+func toCallReport(row dbsqlc.ToolCallsOfRunRow) CallReport {
+	c := CallReport{
+		ID: row.CallID, Step: int(row.Step), Index: int(row.Idx), Tool: row.Tool, ToolVersion: row.ToolVersion, Risk: row.Risk,
+		ArgumentsHash: row.ArgumentsHash, ResultHash: row.ResultHash, Status: CallStatus(row.Status), Executions: int(row.Executions),
+		ResultBytes: sealedSize(row.ResultBytes), EnvelopeBytes: sealedSize(row.EnvelopeBytes),
+		ProposedAt: row.ProposedAt, StartedAt: present(row.StartedAt), EndedAt: present(row.EndedAt),
+	}
+	if row.ErrorCode != "" {
+		c.Error = &agent.ToolError{Code: agent.ToolErrorCode(row.ErrorCode), Hash: row.ErrorHash}
+	}
+	return c
+}
+
+func (rows *reportRows) toPlans() (list []WritePlan) {
+	for _, row := range rows.plans {
+		list = append(list, WritePlan{
+			RunID: rows.id, CallID: row.CallID, Revision: int(row.Revision), Tool: row.Tool, ToolVersion: row.ToolVersion,
 			ArgumentsHash: row.ArgumentsHash, Resource: row.Resource, ResourceVersion: row.ResourceVersion,
 			Hash: row.Hash, PolicyDigest: row.PolicyDigest, Status: PlanStatus(row.Status), CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
 			DecidedBy: row.DecidedBy, DecidedAt: present(row.DecidedAt), TokenID: row.TokenID,
 		})
 	}
-	for _, row := range intents {
-		report.Writes = append(report.Writes, toWriteIntent(row))
+	return list
+}
+
+func (rows *reportRows) toWrites(r ring, notes bool) (list []WriteIntent, err error) {
+	for _, row := range rows.intents {
+		if !notes {
+			row.SettledNote = nil
+		}
+		w, err := toWriteIntent(r, row)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, w)
 	}
-	for _, row := range refusals {
-		report.Refusals = append(report.Refusals, Refusal{
+	return list, nil
+}
+
+func (rows *reportRows) toRefusals() (list []Refusal) {
+	for _, row := range rows.refusals {
+		list = append(list, Refusal{
 			CallID: row.CallID, Code: agent.RefusalCode(row.Code), TokenID: row.TokenID, Approver: row.Approver, At: row.At,
 		})
 	}
-	for _, number := range slices.Sorted(maps.Keys(steps)) {
-		report.Steps = append(report.Steps, *steps[number])
-	}
-	return report, present(answer), nil
+	return list
 }

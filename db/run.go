@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/agent"
@@ -25,11 +26,12 @@ type Run struct {
 	Reason            agent.Reason
 	Detail            string
 	// Step and ToolCalls are totals, written when the run ends.
-	Step        int
-	ToolCalls   int
-	Budget      agent.Budget
-	Deadline    time.Time
-	WorkflowID  string
+	Step       int
+	ToolCalls  int
+	Budget     agent.Budget
+	Deadline   time.Time
+	WorkflowID string
+	// RequestHash is the keyed hash of what was asked for: see Tx.KeyedHash.
 	RequestHash string
 	QuestionID  string
 	// AnswerID is the message that answers, once the run has succeeded.
@@ -74,6 +76,8 @@ type BeginState struct {
 	Run *Run
 	// OpenRuns are the conversation's runs that have not ended, oldest first.
 	OpenRuns []OpenRun
+	// Session is what holds in the conversation.
+	Session SessionState
 	// Limits are the tenant's own; nil fields are left to the configuration.
 	Limits Limits
 	Used   DailyUsage
@@ -89,7 +93,10 @@ func (tx *Tx) LoadBegin(ctx context.Context, conversation, runID string, day tim
 		open   []dbsqlc.OpenRunsRow
 		limits []dbsqlc.GetTenantLimitRow
 		used   []dbsqlc.GetDailyUsageRow
+
+		session sessionRows
 	)
+	tx.touch()
 	err := tx.read(ctx,
 		exec(tx.q.CreateConversation, dbsqlc.CreateConversationParams{
 			Tenant: tenant, ID: conversation, UserID: tx.scope.User, Environment: tx.scope.Environment,
@@ -99,6 +106,7 @@ func (tx *Tx) LoadBegin(ctx context.Context, conversation, runID string, day tim
 		one(tx.q.OpenRuns, dbsqlc.OpenRunsParams{Tenant: tenant, ConversationID: conversation}, &open),
 		one(tx.q.GetTenantLimit, tenant, &limits),
 		one(tx.q.GetDailyUsage, dbsqlc.GetDailyUsageParams{Tenant: tenant, Day: day, UserID: tx.scope.User}, &used),
+		session.facts(tx.q, tx.scope, conversation, ""), session.prohibitions(tx.q, tx.scope, conversation, ""),
 	)
 	if err != nil {
 		return BeginState{}, fmt.Errorf("load conversation: %w", err)
@@ -106,12 +114,18 @@ func (tx *Tx) LoadBegin(ctx context.Context, conversation, runID string, day tim
 	state := BeginState{
 		Conversation: Conversation{
 			ID: conversation, User: conv.UserID, Environment: conv.Environment,
-			Version: conv.Version, Generation: conv.Generation, LastSeq: conv.LastSeq,
+			Version: conv.Version, Generation: conv.Generation, LastSeq: conv.LastSeq, Branch: int(conv.Branch),
 		},
 		Limits: toLimits(limits),
 		Used:   toDailyUsage(used),
 	}
+	if state.Session, err = session.state(tx.ring); err != nil {
+		return BeginState{}, fmt.Errorf("load conversation: %w", err)
+	}
 	if run != nil {
+		if strings.HasPrefix(run.Run.RequestHash, plainHash) {
+			return BeginState{}, fmt.Errorf("load conversation: %w", ErrUnsealed)
+		}
 		r := toRun(run.Run, run.CurrentGeneration)
 		state.Run = &r
 	}
@@ -201,6 +215,11 @@ type EndState struct {
 	// UnknownWrites counts the writes of which nobody knows whether they
 	// happened.
 	UnknownWrites int
+	// Unsummarized counts the visible messages of the conversation that no
+	// summary covers or skips, at most 1000; SummaryFailures the summaries of
+	// them that failed.
+	Unsummarized    int
+	SummaryFailures int
 }
 
 // CloseRun holds the run against other changes of its status, ends what is still
@@ -218,6 +237,7 @@ func (tx *Tx) CloseRun(ctx context.Context, runID, answerID string, maxActions i
 
 		answered bool
 		unknown  int64
+		progress dbsqlc.SummaryProgressRow
 	)
 	err := tx.read(ctx,
 		one(tx.q.LockRun, dbsqlc.LockRunParams{Tenant: tenant, ID: runID}, &run),
@@ -229,11 +249,15 @@ func (tx *Tx) CloseRun(ctx context.Context, runID, answerID string, maxActions i
 		exec(tx.q.AbandonToolCalls, dbsqlc.AbandonToolCallsParams{Tenant: tenant, RunID: runID}),
 		one(tx.q.RunTotals, dbsqlc.RunTotalsParams{Tenant: tenant, RunID: runID}, &totals),
 		one(tx.q.CompletedCalls, dbsqlc.CompletedCallsParams{Tenant: tenant, RunID: runID, MaxCalls: int32(maxActions)}, &calls),
+		one(tx.q.SummaryProgress, dbsqlc.SummaryProgressParams{Tenant: tenant, RunID: runID}, &progress),
 	)
 	if err != nil {
 		return EndState{}, fmt.Errorf("close run: %w", err)
 	}
-	state := EndState{Run: toRun(run.Run, run.CurrentGeneration), Totals: toTotals(totals), Answered: answered, UnknownWrites: int(unknown)}
+	state := EndState{
+		Run: toRun(run.Run, run.CurrentGeneration), Totals: toTotals(totals), Answered: answered, UnknownWrites: int(unknown),
+		Unsummarized: int(progress.Unsummarized), SummaryFailures: int(progress.Failures),
+	}
 	if state.Run.Scope != tx.scope {
 		return EndState{}, fmt.Errorf("close run: %w", ErrNotFound)
 	}

@@ -3,11 +3,11 @@ package db
 import (
 	"context"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db/internal/dbsqlc"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 // CallStatus is where a tool call stands.
@@ -60,7 +60,8 @@ func (tx *Tx) InsertToolCalls(runID string, calls []ToolCall) {
 		params := dbsqlc.InsertToolCallParams{
 			Tenant: tx.scope.Tenant, RunID: runID, CallID: c.ID, Step: int32(c.Step), Idx: int32(c.Index),
 			ProviderCallID: c.ProviderCallID, Tool: c.Tool, ToolVersion: c.ToolVersion, Risk: c.Risk,
-			Arguments: c.Arguments, ArgumentsHash: c.ArgumentsHash, Status: string(c.Status), Envelope: optional(c.Envelope),
+			Arguments: tx.sealAnyText(callArguments, c.Arguments, runID, c.ID), ArgumentsHash: c.ArgumentsHash, Status: string(c.Status),
+			Envelope: tx.sealText(callEnvelope, c.Envelope, runID, c.ID),
 		}
 		if c.Error != nil {
 			params.ErrorCode, params.ErrorHash = string(c.Error.Code), c.Error.Hash
@@ -79,10 +80,12 @@ func (db *DB) ToolCall(ctx context.Context, scope agent.Scope, runID, callID str
 	var (
 		run  dbsqlc.GetRunRow
 		call dbsqlc.GetToolCallRow
+		keys *dbsqlc.SubjectKey
 	)
 	err := db.inScope(ctx, scope,
 		one(db.q.GetRun, dbsqlc.GetRunParams{Tenant: scope.Tenant, ID: runID}, &run),
 		one(db.q.GetToolCall, dbsqlc.GetToolCallParams{Tenant: scope.Tenant, RunID: runID, CallID: callID}, &call),
+		maybe(db.q.SubjectKeyOfRun, dbsqlc.SubjectKeyOfRunParams{Tenant: scope.Tenant, RunID: runID}, &keys),
 	)
 	if err != nil {
 		return Run{}, ToolCall{}, fmt.Errorf("load tool call: %w", err)
@@ -91,19 +94,27 @@ func (db *DB) ToolCall(ctx context.Context, scope agent.Scope, runID, callID str
 	if r.Scope != scope {
 		return Run{}, ToolCall{}, fmt.Errorf("load tool call: %w", ErrNotFound)
 	}
-	return r, toToolCall(call), nil
+	c, err := toToolCall(db.ringOf(r, keys), runID, call)
+	if err != nil {
+		return Run{}, ToolCall{}, fmt.Errorf("load tool call: %w", err)
+	}
+	return r, c, nil
 }
 
-func toToolCall(row dbsqlc.GetToolCallRow) ToolCall {
+func toToolCall(r ring, runID string, row dbsqlc.GetToolCallRow) (ToolCall, error) {
+	arguments, err := r.openText(callArguments, row.Arguments, runID, row.CallID)
+	if err != nil {
+		return ToolCall{}, err
+	}
 	c := ToolCall{
 		ID: row.CallID, Step: int(row.Step), Index: int(row.Idx), Tool: row.Tool, ToolVersion: row.ToolVersion, Risk: row.Risk,
-		Arguments: row.Arguments, ArgumentsHash: row.ArgumentsHash, Status: CallStatus(row.Status),
+		Arguments: arguments, ArgumentsHash: row.ArgumentsHash, Status: CallStatus(row.Status),
 		ResultHash: row.ResultHash, Executions: int(row.Executions),
 	}
 	if row.ErrorCode != "" {
 		c.Error = &agent.ToolError{Code: agent.ToolErrorCode(row.ErrorCode), Hash: row.ErrorHash}
 	}
-	return c
+	return c, nil
 }
 
 // StartToolCall queues the mark that a call is being executed.
@@ -119,21 +130,36 @@ type CallOutcome struct {
 	ResultHash string
 	// ContentType is "application/json" or "text/plain".
 	ContentType string
-	StartedAt   time.Time
+	// Note is what the tool said about its result in one line.
+	Note string
+	// Facts are entries that hold from now on, of kind EntryFact, with Key and
+	// Value. They are stored if this outcome is the first one and the run is
+	// that of the conversation's newest generation.
+	Facts     []SessionEntry
+	StartedAt time.Time
 }
 
 // FinishToolCall queues the outcome of a call with its full result. The first
 // outcome stays: after the commit, recorded says whether it was this one.
 func (tx *Tx) FinishToolCall(runID, callID string, o CallOutcome, recorded *bool) {
 	params := dbsqlc.FinishToolCallParams{
-		Tenant: tx.scope.Tenant, RunID: runID, CallID: callID, Status: string(CallSucceeded), Envelope: o.Envelope,
-		ResultHash: o.ResultHash, StartedAt: o.StartedAt, Content: o.Content, ContentType: o.ContentType,
-	}
-	if o.Content == nil {
-		params.Content = []byte{}
+		Tenant: tx.scope.Tenant, RunID: runID, CallID: callID, Status: string(CallSucceeded),
+		Envelope: tx.sealText(callEnvelope, o.Envelope, runID, callID), Note: tx.sealText(callNote, o.Note, runID, callID),
+		ResultHash: o.ResultHash, StartedAt: o.StartedAt, ContentType: o.ContentType, FactKeys: []string{}, FactValues: [][]byte{},
 	}
 	if o.Error != nil {
 		params.Status, params.ErrorCode, params.ErrorHash = string(CallFailed), string(o.Error.Code), o.Error.Hash
+	} else {
+		params.Content = tx.sealAny(resultContent, o.Content, runID, callID)
+		for _, f := range o.Facts {
+			params.FactKeys = append(params.FactKeys, f.Key)
+			params.FactValues = append(params.FactValues, tx.sealText(entryValue, f.Value, runID, callID, string(EntryFact), f.Key))
+		}
+	}
+	if len(params.FactKeys) > 0 {
+		// Facts number themselves by the conversation, which comes before its
+		// runs and calls in the order of locks.
+		tx.write(one(tx.q.HoldConversationOfRun, dbsqlc.HoldConversationOfRunParams{Tenant: tx.scope.Tenant, RunID: runID}, new([]int64)))
 	}
 	tx.write(one(tx.q.FinishToolCall, params, recorded))
 }
@@ -142,14 +168,25 @@ func (tx *Tx) FinishToolCall(runID, callID string, o CallOutcome, recorded *bool
 // the whole: ErrNotFound unless it is a result of this run in this scope. The
 // ID of a result is that of its call.
 func (db *DB) ReadResult(ctx context.Context, scope agent.Scope, runID, resultID string, offset, limit int64) (chunk []byte, total int64, err error) {
-	const most = math.MaxInt32 - 1
-	var row dbsqlc.ReadToolResultRow
-	err = db.inScope(ctx, scope, one(db.q.ReadToolResult, dbsqlc.ReadToolResultParams{
-		Tenant: scope.Tenant, UserID: scope.User, Environment: scope.Environment, RunID: runID, CallID: resultID,
-		FirstByte: int32(min(max(offset, 0), most) + 1), MaxBytes: int32(min(max(limit, 0), most)),
-	}, &row))
+	var (
+		sealed []byte
+		keys   *dbsqlc.SubjectKey
+	)
+	err = db.inScope(ctx, scope,
+		one(db.q.ReadToolResult, dbsqlc.ReadToolResultParams{
+			Tenant: scope.Tenant, UserID: scope.User, Environment: scope.Environment, RunID: runID, CallID: resultID,
+		}, &sealed),
+		maybe(db.q.GetSubjectKey, dbsqlc.GetSubjectKeyParams{Tenant: scope.Tenant, Subject: scope.User}, &keys),
+	)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read tool result: %w", err)
 	}
-	return row.Chunk, row.Total, nil
+	r := db.keys.ring(vault.Owner{Tenant: scope.Tenant, Subject: scope.User}, toStoredKeys(keys))
+	content, err := r.open(resultContent, sealed, runID, resultID)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read tool result: %w", err)
+	}
+	total = int64(len(content))
+	from := min(max(offset, 0), total)
+	return content[from : from+min(max(limit, 0), total-from)], total, nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db/internal/dbsqlc"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 // maxTxTries bounds how often a transaction that met a deadlock is run.
@@ -24,9 +25,13 @@ type Tx struct {
 	conn    *pgx.Conn
 	q       *dbsqlc.Queries
 	scope   agent.Scope
+	ring    ring
 	pending []statement
 	begun   bool
-	err     error
+	// content says that the ring is used, verified that its keys were found to
+	// be the subject's in this transaction.
+	content, verified bool
+	err               error
 }
 
 // statement is one query, written as a call of generated code. It is called
@@ -41,9 +46,28 @@ func (db *DB) InTx(ctx context.Context, scope agent.Scope, fn func(*Tx) error) e
 	if scope.Tenant == "" || scope.User == "" || scope.Environment == "" {
 		return ErrScope
 	}
+	return db.inTx(ctx, scope, fn)
+}
+
+// inTx is InTx for a whole tenant as well; without a user there is no content.
+func (db *DB) inTx(ctx context.Context, scope agent.Scope, fn func(*Tx) error) error {
 	for try := 1; ; try++ {
-		err := db.once(ctx, scope, fn)
-		if try == maxTxTries || !again(err) {
+		r := ring{err: ErrScope}
+		if scope.User != "" {
+			var err error
+			if r, err = db.ring(ctx, vault.Owner{Tenant: scope.Tenant, Subject: scope.User}); err != nil {
+				return err
+			}
+		}
+		err := db.once(ctx, scope, r, fn)
+		if try == maxTxTries {
+			return err
+		}
+		if keysChanged(err) {
+			db.keys.kept.Remove(r.owner)
+			continue
+		}
+		if !again(err) {
 			return err
 		}
 		// Whoever met in a deadlock should not meet again in step.
@@ -57,14 +81,14 @@ func (db *DB) InTx(ctx context.Context, scope agent.Scope, fn func(*Tx) error) e
 	}
 }
 
-func (db *DB) once(ctx context.Context, scope agent.Scope, fn func(*Tx) error) error {
+func (db *DB) once(ctx context.Context, scope agent.Scope, r ring, fn func(*Tx) error) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return translate(err)
 	}
 	// A connection that is released inside a transaction is closed by the pool.
 	defer conn.Release()
-	tx := &Tx{conn: conn.Conn(), q: db.q, scope: scope}
+	tx := &Tx{conn: conn.Conn(), q: db.q, scope: scope, ring: r}
 	if err := fn(tx); err != nil {
 		tx.rollback(ctx)
 		return err
@@ -109,15 +133,29 @@ func (tx *Tx) send(ctx context.Context, commit bool) error {
 	if tx.err != nil {
 		return tx.err
 	}
-	statements := tx.pending
-	tx.pending = nil
-	if !tx.begun {
-		statements = append([]statement{plain("begin"), setScope(tx.q, tx.scope)}, statements...)
-		tx.begun = true
+	statements := make([]statement, 0, len(tx.pending)+5)
+	// A batch that is the whole transaction needs no BEGIN: see inTenant.
+	whole := commit && !tx.begun
+	if !tx.begun && !whole {
+		statements = append(statements, plain("begin"))
 	}
-	if commit {
+	switch verify := tx.content && !tx.verified; {
+	case !tx.begun && verify:
+		statements = append(statements, exec(tx.q.SetScopeAndShareKeys, dbsqlc.SetScopeAndShareKeysParams{
+			Tenant: tx.scope.Tenant, UserID: tx.scope.User, Environment: tx.scope.Environment,
+		}), tx.ring.verify(tx.q))
+	case !tx.begun:
+		statements = append(statements, setScope(tx.q, tx.scope))
+	case verify:
+		statements = append(statements, tx.ring.share(tx.q), tx.ring.verify(tx.q))
+	}
+	tx.verified = tx.verified || tx.content
+	statements = append(statements, tx.pending...)
+	tx.pending = nil
+	if commit && !whole {
 		statements = append(statements, plain("commit"))
 	}
+	tx.begun = !whole
 	tx.err = sendBatch(ctx, tx.conn, statements)
 	return tx.err
 }
@@ -128,12 +166,17 @@ func (db *DB) inTenant(ctx context.Context, scope agent.Scope, statements ...sta
 	if scope.Tenant == "" {
 		return ErrScope
 	}
+	return db.batch(ctx, append([]statement{setScope(db.q, scope)}, statements...)...)
+}
+
+// batch sends statements as one transaction.
+func (db *DB) batch(ctx context.Context, statements ...statement) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return translate(err)
 	}
 	defer conn.Release()
-	return sendBatch(ctx, conn.Conn(), append([]statement{setScope(db.q, scope)}, statements...))
+	return sendBatch(ctx, conn.Conn(), statements)
 }
 
 // inScope is inTenant for a complete scope.

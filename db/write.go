@@ -128,33 +128,38 @@ type WriteState struct {
 // Write reads a call with its plan and intent in one round trip: ErrNotFound if
 // the scope has no such run or the run no such call.
 func (db *DB) Write(ctx context.Context, scope agent.Scope, runID, callID string) (WriteState, error) {
-	var run dbsqlc.GetRunRow
+	var (
+		run  dbsqlc.GetRunRow
+		keys *dbsqlc.SubjectKey
+	)
 	rows := writeRows{}
-	err := db.inScope(ctx, scope, append([]statement{
+	err := db.inScope(ctx, scope, append(append([]statement{
 		one(db.q.GetRun, dbsqlc.GetRunParams{Tenant: scope.Tenant, ID: runID}, &run),
-	}, rows.load(db.q, scope.Tenant, runID, callID)...)...)
+	}, rows.load(db.q, scope.Tenant, runID, callID)...), maybe(db.q.SubjectKeyOfRun, dbsqlc.SubjectKeyOfRunParams{Tenant: scope.Tenant, RunID: runID}, &keys))...)
 	if err != nil {
 		return WriteState{}, fmt.Errorf("load write: %w", err)
 	}
-	return rows.state(toRun(run.Run, run.CurrentGeneration), scope)
+	r := toRun(run.Run, run.CurrentGeneration)
+	return rows.state(db.ringOf(r, keys), r, scope)
 }
 
 // HoldWrite is Write for a transaction: it holds the run against other changes
 // of its status, and no newer generation begins meanwhile.
 func (tx *Tx) HoldWrite(ctx context.Context, runID, callID string) (WriteState, error) {
 	var (
-		run        dbsqlc.LockRunRow
-		generation int64
+		run         dbsqlc.LockRunRow
+		generations []int64
 	)
 	rows := writeRows{}
+	tx.touch()
 	err := tx.read(ctx, append([]statement{
-		one(tx.q.ShareConversationOfRun, dbsqlc.ShareConversationOfRunParams{Tenant: tx.scope.Tenant, RunID: runID}, &generation),
+		one(tx.q.HoldConversationOfRun, dbsqlc.HoldConversationOfRunParams{Tenant: tx.scope.Tenant, RunID: runID}, &generations),
 		one(tx.q.LockRun, dbsqlc.LockRunParams{Tenant: tx.scope.Tenant, ID: runID}, &run),
 	}, rows.load(tx.q, tx.scope.Tenant, runID, callID)...)...)
 	if err != nil {
 		return WriteState{}, fmt.Errorf("hold write: %w", err)
 	}
-	return rows.state(toRun(run.Run, run.CurrentGeneration), tx.scope)
+	return rows.state(tx.ring, toRun(run.Run, run.CurrentGeneration), tx.scope)
 }
 
 // writeRows are the rows of a write beside its run's.
@@ -172,17 +177,27 @@ func (w *writeRows) load(q *dbsqlc.Queries, tenant, runID, callID string) []stat
 	}
 }
 
-func (w *writeRows) state(run Run, scope agent.Scope) (WriteState, error) {
+func (w *writeRows) state(r ring, run Run, scope agent.Scope) (WriteState, error) {
 	if run.Scope != scope {
 		return WriteState{}, fmt.Errorf("load write: %w", ErrNotFound)
 	}
-	state := WriteState{Run: run, Call: toToolCall(w.call)}
+	state := WriteState{Run: run}
+	var err error
+	if state.Call, err = toToolCall(r, run.ID, w.call); err != nil {
+		return WriteState{}, fmt.Errorf("load write: %w", err)
+	}
 	if w.plan != nil {
-		p := toWritePlan(*w.plan)
+		p, err := toWritePlan(r, *w.plan)
+		if err != nil {
+			return WriteState{}, fmt.Errorf("load write: %w", err)
+		}
 		state.Plan = &p
 	}
 	if w.intent != nil {
-		i := toWriteIntent(*w.intent)
+		i, err := toWriteIntent(r, *w.intent)
+		if err != nil {
+			return WriteState{}, fmt.Errorf("load write: %w", err)
+		}
 		state.Intent = &i
 	}
 	return state, nil
@@ -191,9 +206,13 @@ func (w *writeRows) state(run Run, scope agent.Scope) (WriteState, error) {
 // InsertPlan queues a new pending plan. While another one of the run is pending
 // the transaction fails with ErrConflict.
 func (tx *Tx) InsertPlan(p WritePlan) {
+	summary := tx.sealText(planSummary, p.Summary, p.RunID, p.CallID, number(p.Revision))
+	if summary == nil {
+		summary = []byte{} // which the schema refuses
+	}
 	tx.write(exec(tx.q.InsertWritePlan, dbsqlc.InsertWritePlanParams{
 		Tenant: tx.scope.Tenant, RunID: p.RunID, CallID: p.CallID, Revision: int32(p.Revision), Tool: p.Tool, ToolVersion: p.ToolVersion,
-		ArgumentsHash: p.ArgumentsHash, Resource: p.Resource, ResourceVersion: p.ResourceVersion, Summary: p.Summary, Hash: p.Hash,
+		ArgumentsHash: p.ArgumentsHash, Resource: p.Resource, ResourceVersion: p.ResourceVersion, Summary: summary, Hash: p.Hash,
 		Nonce: p.Nonce, PolicyDigest: p.PolicyDigest, CreatedAt: p.CreatedAt, ExpiresAt: p.ExpiresAt,
 	}))
 }
@@ -210,6 +229,7 @@ func (tx *Tx) ClosePlan(p WritePlan) {
 // RecordIntent queues a new intent, sent for the first time at RecordedAt. If
 // the key or the call has one already the transaction fails with ErrConflict.
 func (tx *Tx) RecordIntent(i WriteIntent) {
+	tx.touch() // so that the keys are not destroyed under it
 	tx.write(exec(tx.q.InsertWriteIntent, dbsqlc.InsertWriteIntentParams{
 		Tenant: tx.scope.Tenant, Key: i.Key, RunID: i.RunID, CallID: i.CallID, Revision: int32(i.Revision),
 		ArgumentsHash: i.ArgumentsHash, ApprovedBy: i.ApprovedBy, PolicyDigest: i.PolicyDigest, RecordedAt: i.RecordedAt, DecisiveAt: i.DecisiveAt,
@@ -237,21 +257,29 @@ func (tx *Tx) RefuseApproval(runID string, r Refusal) {
 	}))
 }
 
-func toWritePlan(row dbsqlc.WritePlan) WritePlan {
+func toWritePlan(r ring, row dbsqlc.WritePlan) (WritePlan, error) {
+	summary, err := r.openText(planSummary, row.Summary, row.RunID, row.CallID, number(row.Revision))
+	if err != nil {
+		return WritePlan{}, err
+	}
 	return WritePlan{
 		RunID: row.RunID, CallID: row.CallID, Revision: int(row.Revision), Tool: row.Tool, ToolVersion: row.ToolVersion,
-		ArgumentsHash: row.ArgumentsHash, Resource: row.Resource, ResourceVersion: row.ResourceVersion, Summary: row.Summary,
+		ArgumentsHash: row.ArgumentsHash, Resource: row.Resource, ResourceVersion: row.ResourceVersion, Summary: summary,
 		Hash: row.Hash, Nonce: row.Nonce, PolicyDigest: row.PolicyDigest, Status: PlanStatus(row.Status),
 		CreatedAt: row.CreatedAt.UTC(), ExpiresAt: row.ExpiresAt.UTC(),
 		DecidedBy: row.DecidedBy, DecidedAt: present(row.DecidedAt), TokenID: row.TokenID,
-	}
+	}, nil
 }
 
-func toWriteIntent(row dbsqlc.WriteIntent) WriteIntent {
+func toWriteIntent(r ring, row dbsqlc.WriteIntent) (WriteIntent, error) {
+	note, err := r.openText(intentNote, row.SettledNote, row.Key)
+	if err != nil {
+		return WriteIntent{}, err
+	}
 	return WriteIntent{
 		Key: row.Key, RunID: row.RunID, CallID: row.CallID, Revision: int(row.Revision), ArgumentsHash: row.ArgumentsHash,
 		ApprovedBy: row.ApprovedBy, PolicyDigest: row.PolicyDigest, Result: WriteResult(row.Outcome), ResolvedBy: ResolvedBy(row.ResolvedBy),
-		SettledBy: row.SettledBy, SettledNote: row.SettledNote, Sends: int(row.Sends),
+		SettledBy: row.SettledBy, SettledNote: note, Sends: int(row.Sends),
 		RecordedAt: row.RecordedAt, SentAt: row.SentAt, DecisiveAt: row.DecisiveAt, ResolvedAt: present(row.ResolvedAt),
-	}
+	}, nil
 }

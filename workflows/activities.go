@@ -102,7 +102,7 @@ func (r *run) start(ctx workflow.Context, local bool, summary, name string, in a
 	}
 }
 
-func (r *run) endRun(ctx workflow.Context, in agent.EndRunInput) (result agent.RunResult, err error) {
+func (r *run) endRun(ctx workflow.Context, in agent.EndRunInput) (result agent.EndRunOutput, err error) {
 	err = r.record(ctx, "end", agent.ActivityEndRun, in, &result)
 	return result, err
 }

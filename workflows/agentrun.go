@@ -29,6 +29,7 @@ type Registry interface {
 // Register registers every workflow under its name in package agent.
 func Register(r Registry) {
 	r.RegisterWorkflowWithOptions(AgentRun, workflow.RegisterOptions{Name: agent.WorkflowAgentRun})
+	r.RegisterWorkflowWithOptions(SummarizeConversation, workflow.RegisterOptions{Name: agent.WorkflowSummarize})
 }
 
 // maxActivities is how many activities one history may hold before the run
@@ -279,11 +280,15 @@ func (r *run) end(ctx workflow.Context) (agent.RunResult, error) {
 		Run: r.carried.Ref, Reason: r.loop.Reason, Detail: r.loop.Detail,
 		Step: r.loop.Step, AnswerMessageID: r.loop.AnswerID,
 	}
-	result, err := r.endRun(ctx, in)
+	out, err := r.endRun(ctx, in)
 	if err != nil {
 		return agent.RunResult{}, fmt.Errorf("record the end of the run: %w", err)
 	}
+	result := out.RunResult
 	r.refuseApprovals(ctx)
+	if out.Summarize {
+		r.summarize(ctx)
+	}
 	// What the database recorded first is what holds.
 	r.loop.Status, r.loop.Reason, r.loop.Detail = result.Status, result.Reason, result.Detail
 	r.setSearchAttributes(ctx)
@@ -323,7 +328,7 @@ func (r *run) continueAsNew(ctx workflow.Context) error {
 	if r.loop.Status != agent.StatusQueued {
 		// The message is in the database, and nothing asks for it again: it
 		// stays in the first event of a run's first history.
-		next.Message = ""
+		next.Message, next.Session = "", nil
 	}
 	return workflow.NewContinueAsNewError(ctx, agent.WorkflowAgentRun, next, &r.carried)
 }

@@ -8,18 +8,50 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver that pgtestdb connects with
 	"github.com/peterldowns/pgtestdb"
+	"github.com/tink-crypto/tink-go/v2/tink"
 
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 // EnvURL names the environment variable with the URL of a login that may create
 // databases and roles, such as postgres://postgres@127.0.0.1:55432/postgres.
 const EnvURL = "FAIRLEAD_TEST_DATABASE_URL"
+
+// envKey names the variable with the key-encryption key of programs.
+const envKey = "FAIRLEAD_ENCRYPTION_KEY"
+
+var generated = sync.OnceValues(vault.GenerateLocal)
+
+// EncryptionKey returns the key-encryption key of this process's tests: that of
+// the environment, or else one that is made once.
+func EncryptionKey(t testing.TB) string {
+	t.Helper()
+	if key := os.Getenv(envKey); key != "" {
+		return key
+	}
+	key, err := generated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// KeyEncryption returns the key of EncryptionKey.
+func KeyEncryption(t testing.TB) tink.AEAD {
+	t.Helper()
+	kek, err := vault.Local(EncryptionKey(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kek
+}
 
 // New returns a DB on a fresh, migrated database, which is dropped when the
 // test is over and kept for a look when the test failed.
@@ -36,9 +68,13 @@ func NewWithURL(t testing.TB) (*db.DB, string) {
 	return Open(t, url, db.Options{}), url
 }
 
-// Open returns a DB for a URL, closed when the test is over.
+// Open returns a DB for a URL, closed when the test is over. It has KeyEncryption unless
+// opts name another one; for a DB without any use db.Open.
 func Open(t testing.TB, url string, opts db.Options) *db.DB {
 	t.Helper()
+	if opts.KeyEncryption == nil {
+		opts.KeyEncryption = KeyEncryption(t)
+	}
 	d, err := db.Open(context.Background(), url, opts)
 	if err != nil {
 		t.Fatal(err)

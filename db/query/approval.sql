@@ -18,14 +18,14 @@ SELECT * FROM write_plan
 WHERE tenant = @tenant AND run_id = @run_id AND call_id = @call_id AND revision = @revision;
 
 -- name: GetQuestion :one
-SELECT m.content
+SELECT m.id, m.content
 FROM run r
 JOIN message m ON m.tenant = r.tenant AND m.id = r.question_message_id
 WHERE r.tenant = @tenant AND r.id = @run_id;
 
 -- name: GetResponseOfCall :one
 -- The response in which the model proposed a call.
-SELECT a.response
+SELECT a.step, a.attempt, a.response
 FROM tool_call t
 JOIN model_attempt a ON a.tenant = t.tenant AND a.run_id = t.run_id AND a.step = t.step
 WHERE t.tenant = @tenant AND t.run_id = @run_id AND t.call_id = @call_id AND a.response IS NOT NULL AND a.failure_code = ''
@@ -58,7 +58,7 @@ LIMIT @max_writes;
 -- Records what an operator found out; says whether the outcome was still open.
 WITH settled AS (
     UPDATE write_intent
-    SET outcome = @outcome, resolved_by = 'operator', resolved_at = @resolved_at::timestamptz, settled_by = @settled_by, settled_note = @settled_note
+    SET outcome = @outcome, resolved_by = 'operator', resolved_at = @resolved_at::timestamptz, settled_by = @settled_by, settled_note = sqlc.narg('settled_note')
     WHERE tenant = @tenant AND key = @key AND outcome IN ('open', 'unknown')
     RETURNING key
 )

@@ -18,8 +18,9 @@ LIMIT @max_responses;
 
 -- name: StartAttempt :exec
 WITH started AS (
-    INSERT INTO model_attempt (tenant, run_id, step, attempt, try, model, provider, status, reserved_tokens, reserved_cost_micros)
-    VALUES (@tenant, @run_id, @step, @attempt, @try, @model, @provider, 'started', @reserved_tokens, sqlc.narg('reserved_cost_micros'))
+    INSERT INTO model_attempt (tenant, run_id, step, attempt, try, model, provider, status, reserved_tokens, reserved_cost_micros, prompt)
+    VALUES (@tenant, @run_id, @step, @attempt, @try, @model, @provider, 'started', @reserved_tokens, sqlc.narg('reserved_cost_micros'),
+            sqlc.narg('prompt'))
     RETURNING model_attempt.tenant, model_attempt.run_id, model_attempt.step, model_attempt.attempt,
               model_attempt.reserved_tokens, model_attempt.reserved_cost_micros
 )
@@ -54,7 +55,7 @@ SELECT l.tenant, l.run_id, l.step, l.attempt, 'settle', l.reserved_tokens, l.res
 
 -- name: AttemptsOfRun :many
 SELECT a.step, a.attempt, a.try, a.model, a.provider, a.status, a.reserved_tokens, a.reserved_cost_micros, a.input_tokens,
-       a.cached_input_tokens, a.output_tokens, a.failure_code, a.finish, a.revision, a.provider_request_id, a.started_at, a.ended_at,
+       a.cached_input_tokens, a.output_tokens, a.failure_code, a.finish, a.revision, a.provider_request_id, a.prompt, a.started_at, a.ended_at,
        s.tokens AS billed_tokens, s.cost_micros AS billed_cost_micros, s.usage_known
 FROM model_attempt a
 LEFT JOIN ledger_entry s ON s.tenant = a.tenant AND s.run_id = a.run_id AND s.step = a.step AND s.attempt = a.attempt AND s.kind = 'settle'

@@ -24,12 +24,12 @@ FOR NO KEY UPDATE OF r;
 -- Holds the run's row and its conversation's, conversation first as BeginRun
 -- takes it, so that the generation cannot move on.
 WITH held AS (
-    SELECT c.tenant, c.id, c.version, c.generation, c.last_seq
+    SELECT c.tenant, c.id, c.version, c.generation, c.last_seq, c.branch
     FROM conversation c
     WHERE c.tenant = @tenant AND c.id = @conversation_id
     FOR NO KEY UPDATE
 )
-SELECT held.version, held.generation AS current_generation, held.last_seq, r.status, r.user_id, r.environment
+SELECT held.version, held.generation AS current_generation, held.last_seq, held.branch, r.status, r.user_id, r.environment
 FROM held
 JOIN run r ON r.tenant = held.tenant AND r.conversation_id = held.id
 WHERE r.id = @id

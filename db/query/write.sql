@@ -1,10 +1,10 @@
--- name: ShareConversationOfRun :one
+-- name: HoldConversationOfRun :many
 -- Keeps a newer generation from beginning before the transaction ends. Taken
--- before the run's row, as BeginRun does.
+-- before the run's row and its calls', as BeginRun does.
 SELECT c.generation
 FROM conversation c
 WHERE c.tenant = @tenant AND c.id = (SELECT r.conversation_id FROM run r WHERE r.tenant = @tenant AND r.id = @run_id)
-FOR SHARE;
+FOR NO KEY UPDATE;
 
 -- name: GetWritePlan :one
 -- The newest plan of a call.

@@ -33,6 +33,8 @@ func (tx *tx) LoadStep(ctx context.Context, q db.StepQuery) (state db.StepState,
 			return err
 		}
 		found = d.messagesBefore(run, q.MaxMessages+1, &state)
+		state.Session = d.session(key.tenant, run.Conversation)
+		state.Summaries = d.checkedSummaries(namedKey{key.tenant, run.Conversation}, state.Question.Seq)
 		return d.transcript(key, q, &state)
 	})
 	switch {
@@ -82,6 +84,9 @@ func (d *data) attempt(at attemptKey, row attemptRow) db.Attempt {
 	if entry, ok := d.ledger.get(ledgerKey{at, settle}); ok {
 		billed := entry.amount.get()
 		a.Billed, a.UsageKnown = &billed, entry.known
+	}
+	if row.prompt != "" {
+		a.Prompt = json.RawMessage(row.prompt)
 	}
 	return a
 }
@@ -133,9 +138,14 @@ func (d *data) transcript(key runKey, q db.StepQuery, state *db.StepState) error
 		}
 		if e.Response.Correction == "" && at.step < q.Step {
 			for _, c := range d.callsOfStep(key, at.step) {
-				e.Results = append(e.Results, db.CallResult{
+				result := db.CallResult{
 					Index: c.Index, ProviderCallID: c.ProviderCallID, Tool: c.Tool, Envelope: c.Envelope,
-				})
+					CallID: c.ID, Status: c.Status, Note: c.note,
+				}
+				if c.Error != nil {
+					result.ErrorCode = c.Error.Code
+				}
+				e.Results = append(e.Results, result)
 			}
 		}
 		state.Exchanges = append(state.Exchanges, e)
@@ -155,7 +165,7 @@ func (d *data) callsOfStep(key runKey, step int) (list []callRow) {
 
 // StartAttempt implements activities.Tx.
 func (tx *tx) StartAttempt(runID string, a db.Attempt) {
-	reserved := amountOf(a.Reserved)
+	reserved, prompt := amountOf(a.Reserved), string(a.Prompt)
 	tx.queue(func() error {
 		d, at := tx.data, attemptKey{tx.key(runID), a.Step, a.Number}
 		if err := first(
@@ -165,13 +175,16 @@ func (tx *tx) StartAttempt(runID string, a db.Attempt) {
 		); err != nil {
 			return err
 		}
+		if prompt != "" && !json.Valid([]byte(prompt)) {
+			return &db.Error{Code: "22P02"}
+		}
 		if _, taken := d.attempts.get(at); taken {
 			return conflict("model_attempt_pkey")
 		}
 		if _, ok := d.runs.get(at.runKey); !ok {
 			return absent("model_attempt_run_fkey")
 		}
-		row := attemptRow{reserved: reserved, Attempt: db.Attempt{
+		row := attemptRow{reserved: reserved, prompt: prompt, Attempt: db.Attempt{
 			Step: a.Step, Number: a.Number, Try: a.Try, Model: a.Model, Provider: a.Provider, Status: db.AttemptStarted, StartedAt: tx.now,
 		}}
 		d.attempts.put(tx, at, row)

@@ -1,6 +1,7 @@
 package memstore_test
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"strings"
@@ -60,6 +61,34 @@ var attemptCases = map[string]func(*subject){
 		listed := s.report(r).Attempts()[0]
 		s.want("listed", []any{listed.Model, listed.Provider, listed.Finish, listed.Revision, listed.RequestID, listed.StartedAt.IsZero(), listed.EndedAt.IsZero()}, "[m p stop rev req false false]")
 		s.want("totals", s.report(r).Totals, "{{1 29 2 1 30 7 0 0} 0 0}")
+	},
+	"prompt reports": func(s *subject) {
+		r := s.begin(ada, "talk", "r1")
+		report := json.RawMessage(`{"question": {"tokens": 7}, "left_out": []}`)
+		s.queue(ada, func(tx activities.Tx) {
+			for _, number := range []int{1, 2, 3} {
+				a := attempt(0, number)
+				a.Prompt = report
+				tx.StartAttempt("r1", a)
+			}
+			tx.StartAttempt("r1", attempt(1, 1))
+		})
+		report[2] = 'X'
+		s.do(ada, func(tx activities.Tx) error {
+			// Whoever ends an attempt need not know it.
+			return errors.Join(tx.FinishAttempt("r1", billed(attempt(0, 1), 30, 7), &db.Response{Text: "fine"}), tx.LoseAttempt("r1", attempt(0, 2)))
+		})
+		s.closeRun(r, "none", 1)
+		for i, want := range []string{"succeeded", "lost", "lost"} {
+			a := s.report(r).Attempts()[i]
+			s.want("report", []any{a.Status, canonical(a.Prompt)}, "["+want+` {"left_out":[],"question":{"tokens":7}}]`)
+		}
+		s.want("none", s.report(r).Attempts()[3].Prompt == nil, true)
+		s.fails(ada, nil, "", func(tx activities.Tx) {
+			a := attempt(2, 1)
+			a.Prompt = json.RawMessage(`{"question":`)
+			tx.StartAttempt("r1", a)
+		})
 	},
 	"attempt conflicts": func(s *subject) {
 		r := s.begin(ada, "talk", "r1")
@@ -151,14 +180,17 @@ var attemptCases = map[string]func(*subject){
 				{ID: "0.1", Step: 0, Index: 1, ProviderCallID: "b", Tool: "look", Risk: "read", Arguments: "{}", Status: db.CallProposed},
 				{ID: "0.0", Step: 0, Index: 0, ProviderCallID: "a", Tool: "look", Risk: "read", Arguments: "{}", Status: db.CallProposed},
 				{ID: "1.0", Step: 1, Index: 0, ProviderCallID: "c", Tool: "look", Risk: "read", Arguments: "{}", Status: db.CallProposed},
+				{ID: "1.1", Step: 1, Index: 1, ProviderCallID: "e", Tool: "erase", Arguments: "{}", Status: db.CallRefused, Error: &agent.ToolError{Code: agent.ToolProhibited, Hash: "h"}, Envelope: "no"},
 				{ID: "2.0", Step: 2, Index: 0, ProviderCallID: "d", Tool: "look", Risk: "read", Arguments: "{}", Status: db.CallProposed},
 			})
-			tx.FinishToolCall("r2", "0.0", db.CallOutcome{Error: &agent.ToolError{Code: agent.ToolFailed, Hash: "h"}, Envelope: "sorry", StartedAt: start}, &recorded)
+			tx.FinishToolCall("r2", "0.0", db.CallOutcome{Error: &agent.ToolError{Code: agent.ToolFailed, Hash: "h"}, Envelope: "sorry", Note: "failed twice", StartedAt: start}, &recorded)
+			tx.FinishToolCall("r2", "1.0", db.CallOutcome{Envelope: "seen", Note: "14 错误", ContentType: "text/plain", ResultHash: digest, StartedAt: start}, &recorded)
 		})
 		state := s.loadStep(db.StepQuery{RunID: "r2", Step: 2, MaxMessages: 40, MaxExchanges: 60})
 		s.want("question", []any{state.Question.Content, state.Question.Seq, state.Question.Role}, "[What is r2? 3 user]")
 		s.want("history", []any{len(state.History), state.History[0].Content, state.History[1].Content, state.History[1].Role}, "[2 What is r1? It is fine. assistant]")
-		s.want("exchanges", state.Exchanges, "[{0 {look [{a look {}} {b look {}}] } [{0 a look sorry} {1 b look }]} {1 {again [{c look {}}] } [{0 c look }]} {2 { [] do better} []}]")
+		s.want("exchanges", state.Exchanges, "[{0 {look [{a look {}} {b look {}}] } [{0 a look sorry 0.0 failed failed failed twice} {1 b look  0.1 proposed  }]}"+
+			" {1 {again [{c look {}}] } [{0 c look seen 1.0 succeeded  14 错误} {1 e erase no 1.1 refused prohibited }]} {2 { [] do better} []}]")
 		s.want("attempts of the step", len(state.Attempts), 2)
 		short := s.loadStep(db.StepQuery{RunID: "r2", Step: 2, MaxMessages: 1, MaxExchanges: 1})
 		s.want("the newest", []any{len(short.History), short.History[0].Content, len(short.Exchanges), short.Exchanges[0].Step}, "[1 It is fine. 1 2]")

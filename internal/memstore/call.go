@@ -88,7 +88,7 @@ func (tx *tx) StartToolCall(runID, callID string) {
 
 // FinishToolCall implements activities.Tx.
 func (tx *tx) FinishToolCall(runID, callID string, o db.CallOutcome, recorded *bool) {
-	content, failed := string(o.Content), cloneError(o.Error)
+	content, failed, facts := string(o.Content), cloneError(o.Error), slices.Clone(o.Facts)
 	tx.queue(func() error {
 		*recorded = false
 		d, at := tx.data, callKey{tx.key(runID), callID}
@@ -96,11 +96,11 @@ func (tx *tx) FinishToolCall(runID, callID string, o db.CallOutcome, recorded *b
 		if !ok || c.Status != db.CallProposed && c.Status != db.CallRunning && c.Status != db.CallUnknown {
 			return nil
 		}
-		if err := texts(o.Envelope); err != nil {
+		if err := texts(o.Envelope, o.Note); err != nil {
 			return err
 		}
 		c.Status, c.Error, c.Envelope, c.ResultHash, c.endedAt = db.CallFailed, failed, o.Envelope, o.ResultHash, tx.now
-		c.Executions = max(c.Executions, 1)
+		c.note, c.Executions = o.Note, max(c.Executions, 1)
 		if c.startedAt.IsZero() {
 			c.startedAt = micros(o.StartedAt)
 		}
@@ -113,6 +113,9 @@ func (tx *tx) FinishToolCall(runID, callID string, o db.CallOutcome, recorded *b
 				return err
 			}
 			d.results.put(tx, at, content)
+			if err := tx.storeFacts(c, runID, facts); err != nil {
+				return err
+			}
 		}
 		d.calls.put(tx, at, c)
 		*recorded = true

@@ -24,15 +24,16 @@ var start = time.Now().UTC().Truncate(time.Microsecond)
 type subject struct {
 	testing.TB
 	activities.Store
-	show   func(ctx context.Context, scope agent.Scope, runID string) (db.RunReport, error)
-	limits func(tenant string, l db.Limits)
-	settle func(ctx context.Context, scope agent.Scope, runID, callID string, s db.Settlement) (bool, error)
+	show    func(ctx context.Context, scope agent.Scope, runID string) (db.RunReport, error)
+	limits  func(tenant string, l db.Limits)
+	settle  func(ctx context.Context, scope agent.Scope, runID, callID string, s db.Settlement) (bool, error)
+	session func(ctx context.Context, scope agent.Scope, conversation string) (db.SessionState, error)
 }
 
 // inMemory and inPostgreSQL are the two that must agree.
 func inMemory(t testing.TB) *subject {
 	s := memstore.New(nil)
-	return &subject{TB: t, Store: s, show: s.ShowRun, limits: s.SetLimits, settle: s.Settle}
+	return &subject{TB: t, Store: s, show: s.ShowRun, limits: s.SetLimits, settle: s.Settle, session: s.Session}
 }
 
 func inPostgreSQL(t testing.TB) *subject {
@@ -52,7 +53,7 @@ func inPostgreSQL(t testing.TB) *subject {
 		})
 		return settled, err
 	}
-	return &subject{TB: t, Store: activities.PostgreSQL(d), show: d.ShowRun, settle: settle, limits: func(tenant string, l db.Limits) {
+	return &subject{TB: t, Store: activities.PostgreSQL(d), show: d.ShowRun, settle: settle, session: d.Session, limits: func(tenant string, l db.Limits) {
 		_, err := owner.Exec(ctx, `INSERT INTO tenant_limit VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 			tenant, l.MaxRunning, l.MaxRunningPerUser, l.DailyTokens, l.DailyCostMicros, l.UserDailyTokens, l.UserDailyCostMicros)
 		if err != nil {
@@ -64,7 +65,7 @@ func inPostgreSQL(t testing.TB) *subject {
 // TestContract runs the same cases, with the same expectations, on both stores.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	for _, group := range []map[string]func(*subject){runCases, attemptCases, writeCases} {
+	for _, group := range []map[string]func(*subject){runCases, attemptCases, writeCases, sessionCases, summaryCases} {
 		for name, check := range group {
 			for store, open := range map[string]func(testing.TB) *subject{"memory": inMemory, "postgresql": inPostgreSQL} {
 				t.Run(name+"/"+store, func(t *testing.T) {
@@ -124,11 +125,18 @@ func newRun(scope agent.Scope, conversation, id string) db.Run {
 	}
 }
 
+// errForeign is why nothing is begun in somebody else's conversation: content is
+// its owner's.
+var errForeign = errors.New("the conversation is somebody else's")
+
 // open queues all that opens a run and returns it.
 func open(tx activities.Tx, r db.Run) (db.Run, error) {
 	state, err := tx.LoadBegin(ctx, r.Conversation, r.ID, today)
 	if err != nil {
 		return r, err
+	}
+	if state.Conversation.User != r.Scope.User {
+		return r, errForeign
 	}
 	tx.StoreDefinition(db.Definition{Digest: digest, Name: "helper", Version: "1", Body: []byte(`{"name": "helper"}`)})
 	conv := state.Conversation

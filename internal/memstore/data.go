@@ -57,6 +57,12 @@ type (
 	}
 	intentKey struct{ tenant, key string }
 	dailyKey  struct{ tenant, day, user string }
+	entryKey  struct {
+		namedKey  // of the conversation
+		run, call string
+		kind      db.EntryKind
+		key       string
+	}
 )
 
 // data are the tables.
@@ -75,6 +81,8 @@ type data struct {
 	plans         table[planKey, db.WritePlan]
 	intents       table[intentKey, db.WriteIntent]
 	refusals      table[int, refusalRow]
+	entries       table[entryKey, db.SessionEntry]
+	summaries     table[summaryKey, summaryRow]
 }
 
 func newData() *data {
@@ -85,6 +93,7 @@ func newData() *data {
 		attempts: newTable[attemptKey, attemptRow](), ledger: newTable[ledgerKey, ledgerRow](),
 		calls: newTable[callKey, callRow](), results: newTable[callKey, string](), plans: newTable[planKey, db.WritePlan](),
 		intents: newTable[intentKey, db.WriteIntent](), refusals: newTable[int, refusalRow](),
+		entries: newTable[entryKey, db.SessionEntry](), summaries: newTable[summaryKey, summaryRow](),
 	}
 }
 
@@ -115,18 +124,20 @@ type ledgerRow struct {
 	known  bool
 }
 
-// attemptRow is a model attempt. action and response are JSON, empty if there is
-// none; Reported and Billed of the Attempt are not used.
+// attemptRow is a model attempt. action, response and prompt are JSON, empty if
+// there is none; Reported, Billed and Prompt of the Attempt are not used.
 type attemptRow struct {
 	db.Attempt
 	reserved         amount
 	reported         db.ReportedTokens
 	hasReported      bool
 	action, response string
+	prompt           string
 }
 
 type callRow struct {
 	db.ToolCall
+	note                           string
 	proposedAt, startedAt, endedAt time.Time
 }
 

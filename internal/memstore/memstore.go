@@ -1,7 +1,8 @@
 // Package memstore keeps runs in memory, with the promises of package db: what
 // commits, what conflicts and what is refused is the same, down to the names of
 // constraints. Its tests run one suite of cases on both. Package agenttest runs
-// agents on it without any server.
+// agents on it without any server. Nothing is encrypted, and no conversation goes
+// back: there are no snapshots and no lines but the first.
 //
 // It imports the words of agent, db and activities, and only tests use it.
 package memstore

@@ -1,6 +1,7 @@
 package memstore_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"testing"
@@ -17,6 +18,33 @@ import (
 // end the same way on both, and leave the same.
 func TestSameAsPostgreSQL(t *testing.T) {
 	t.Parallel()
+	t.Run("runs", func(t *testing.T) {
+		t.Parallel()
+		same(t, draw, func(s *subject, owner agent.Scope) {
+			s.begin(owner, "talk", "r1")
+			s.queue(owner, func(tx activities.Tx) {
+				tx.InsertToolCalls("r1", []db.ToolCall{writeCall("0.0"), writeCall("1.0")})
+				tx.InsertPlan(writePlan("r1", "0.0", 1))
+			})
+		})
+	})
+	t.Run("conversations", func(t *testing.T) {
+		t.Parallel()
+		same(t, drawConversation, func(s *subject, owner agent.Scope) {
+			s.begin(owner, "talk", "r1")
+			s.queue(owner, func(tx activities.Tx) {
+				for i, id := range callIDs {
+					c := writeCall(id)
+					c.Index = i
+					tx.InsertToolCalls("r1", []db.ToolCall{c})
+				}
+			})
+		})
+	})
+}
+
+// same plays operations on both stores, in most rounds on begun ground.
+func same(t *testing.T, draw func(*rapid.T, agent.Scope) operation, begun func(*subject, agent.Scope)) {
 	real := inPostgreSQL(t)
 	round := 0
 	rapid.Check(t, func(t *rapid.T) {
@@ -26,19 +54,15 @@ func TestSameAsPostgreSQL(t *testing.T) {
 		other := owner
 		other.User = "bob"
 		memory := inMemory(real.TB)
-		if rapid.Bool().Draw(t, "begun") {
+		if rapid.IntRange(0, 3).Draw(t, "begun") > 0 {
 			for _, s := range []*subject{memory, real} {
-				s.begin(owner, "talk", "r1")
-				s.queue(owner, func(tx activities.Tx) {
-					tx.InsertToolCalls("r1", []db.ToolCall{writeCall("0.0"), writeCall("1.0")})
-					tx.InsertPlan(writePlan("r1", "0.0", 1))
-				})
+				begun(s, owner)
 			}
 		}
 		for range rapid.IntRange(3, 25).Draw(t, "transactions") {
-			scope := owner
+			scope, draw := owner, draw
 			if rapid.IntRange(0, 19).Draw(t, "scope") == 0 {
-				scope = other
+				scope, draw = other, drawForeign
 			}
 			var ops []operation
 			for range rapid.IntRange(1, 3).Draw(t, "operations") {
@@ -54,6 +78,9 @@ func TestSameAsPostgreSQL(t *testing.T) {
 			if mine, its := picture(memory, owner, id), picture(real, owner, id); mine != its {
 				t.Fatalf("run %s in memory\n%s\nin PostgreSQL\n%s", id, mine, its)
 			}
+		}
+		if mine, its := conversationPicture(memory, owner), conversationPicture(real, owner); mine != its {
+			t.Fatalf("conversation in memory\n%s\nin PostgreSQL\n%s", mine, its)
 		}
 	})
 }
@@ -92,7 +119,7 @@ func describe(err error) string {
 		return "committed"
 	case errors.As(err, &stored):
 		return fmt.Sprintf("%v %s %s", stored.Kind, stored.Code, stored.Constraint)
-	case errors.As(err, &limit), errors.As(err, &illegal), errors.Is(err, errAbort):
+	case errors.As(err, &limit), errors.As(err, &illegal), errors.Is(err, errAbort), errors.Is(err, errForeign):
 		return err.Error()
 	case errors.Is(err, db.ErrNotFound):
 		return "not found"
@@ -136,6 +163,9 @@ func draw(t *rapid.T, owner agent.Scope) operation {
 		plan.DecidedBy, plan.TokenID = "bob", "token"
 	}
 	a := billed(attempt(n, 1+n/2), int64(10*n+1), int64(n))
+	if n > 0 {
+		a.Prompt = json.RawMessage(`{"question":{"tokens":7}}`)
+	}
 	wanted := intent(call, rapid.SampledFrom(keys).Draw(t, "key"), 1)
 	wanted.RunID = id
 	one, two := ptr(int64(1)), ptr(int64(200))
@@ -162,7 +192,8 @@ func draw(t *rapid.T, owner agent.Scope) operation {
 	case 7:
 		return func(tx activities.Tx) (string, error) {
 			state, err := tx.CloseRun(ctx, id, "answer-"+id, n)
-			return fmt.Sprint(state.Run.Status, state.Totals, state.Actions, state.ToolCalls, state.Answered, state.UnknownWrites), err
+			return fmt.Sprint(state.Run.Status, state.Totals, state.Actions, state.ToolCalls, state.Answered, state.UnknownWrites,
+				state.Unsummarized, state.SummaryFailures), err
 		}
 	case 8, 9:
 		return quiet(func(tx activities.Tx) { tx.StartAttempt(id, a) })
@@ -212,9 +243,61 @@ func draw(t *rapid.T, owner agent.Scope) operation {
 			tx.RefuseApproval(id, db.Refusal{CallID: call, Code: agent.RefusedUsed})
 			tx.ReserveDaily(today, db.Amount{Tokens: 60}, db.Limits{UserDailyTokens: two})
 			tx.SettleDaily(today, db.Amount{Tokens: 60}, db.Amount{Tokens: int64(n)})
-			return fmt.Sprint(state.Run.Status, state.Call, state.Plan != nil, state.Intent != nil), err
+			failed := errorText(state.Call.Error)
+			state.Call.Error = nil
+			return fmt.Sprint(state.Run.Status, state.Call, failed, state.Plan != nil, state.Intent != nil), err
 		}
 	}
+}
+
+// drawForeign draws what an activity asks first, here about somebody else's. No
+// store keeps a transaction from more than that.
+func drawForeign(t *rapid.T, _ agent.Scope) operation {
+	id, call := rapid.SampledFrom(runIDs).Draw(t, "run"), rapid.SampledFrom(callIDs).Draw(t, "call")
+	switch rapid.IntRange(0, 4).Draw(t, "foreign") {
+	case 0:
+		return func(tx activities.Tx) (string, error) { return step(tx, id) }
+	case 1:
+		return func(tx activities.Tx) (string, error) {
+			_, err := tx.CloseRun(ctx, id, "none", 9)
+			return "close", err
+		}
+	case 2:
+		return func(tx activities.Tx) (string, error) {
+			_, err := tx.HoldWrite(ctx, id, call)
+			return "hold", err
+		}
+	case 3:
+		return func(tx activities.Tx) (string, error) {
+			_, err := tx.LoadSummary(ctx, "talk", 9)
+			return "summary", err
+		}
+	default:
+		return func(tx activities.Tx) (string, error) {
+			state, err := tx.LoadBegin(ctx, "talk", id, today)
+			return fmt.Sprint(state.Conversation, session(state.Session)), err
+		}
+	}
+}
+
+func errorText(e *agent.ToolError) string {
+	if e == nil {
+		return "no error"
+	}
+	return fmt.Sprintf("%+v", *e)
+}
+
+// canonical is JSON without the order and the spaces of a store's own.
+func canonical(text json.RawMessage) string {
+	if len(text) == 0 {
+		return ""
+	}
+	var value any
+	if err := json.Unmarshal(text, &value); err != nil {
+		return err.Error()
+	}
+	b, _ := json.Marshal(value)
+	return string(b)
 }
 
 // picture is a run without the times that a store's own clock gave.
@@ -246,15 +329,18 @@ func picture(s *subject, scope agent.Scope, id string) string {
 	for _, a := range report.Attempts() {
 		stamp(&a.StartedAt, &a.EndedAt)
 		u := a.Usage()
-		a.Reserved.CostMicros, a.Reported, a.Billed = nil, nil, nil
-		text += fmt.Sprintf("%+v %+v\n", a, u)
+		prompt := canonical(a.Prompt)
+		a.Reserved.CostMicros, a.Reported, a.Billed, a.Prompt = nil, nil, nil, nil
+		text += fmt.Sprintf("%+v %+v %s\n", a, u, prompt)
 	}
 	for _, c := range report.Calls() {
 		stamp(&c.ProposedAt, &c.EndedAt)
 		if c.Executions > 0 && c.StartedAt.Year() == start.Year() {
 			stamp(&c.StartedAt)
 		}
-		text += fmt.Sprintf("%+v\n", c)
+		failed := errorText(c.Error)
+		c.Error = nil
+		text += fmt.Sprintf("%+v %s\n", c, failed)
 	}
 	for _, p := range report.Plans {
 		if p.Status == db.PlanWithdrawn {

@@ -36,6 +36,9 @@ func (tx *tx) LoadBegin(ctx context.Context, conversation, runID string, day tim
 				state.OpenRuns = append(state.OpenRuns, db.OpenRun{ID: r.ID, Generation: r.Generation})
 			}
 		}
+		if owns(tx.scope, conv) {
+			state.Session = d.session(tenant, conversation)
+		}
 		slices.SortFunc(state.OpenRuns, func(a, b db.OpenRun) int { return cmp.Compare(a.Generation, b.Generation) })
 		return nil
 	})
@@ -97,10 +100,14 @@ func (tx *tx) AppendMessage(conv *db.Conversation, m db.Message, submit bool) {
 		if !known {
 			return absent("message_conversation_fkey")
 		}
+		m.CreatedAt = tx.now
 		d.messages.put(tx, at, m)
 		return nil
 	})
 }
+
+// KeyedHash implements activities.Tx. There are no keys here.
+func (tx *tx) KeyedHash(text string) string { return db.ContentHash(text) }
 
 // InsertRun implements activities.Tx.
 func (tx *tx) InsertRun(r db.Run) {
@@ -256,6 +263,9 @@ func (tx *tx) CloseRun(ctx context.Context, runID, answerID string, maxActions i
 		}
 		state.Totals = d.totals(key)
 		state.Actions, state.ToolCalls = d.completed(key, maxActions)
+		conv := namedKey{key.tenant, run.Conversation}
+		from := d.summarizedUntil(conv) + 1
+		state.Unsummarized, state.SummaryFailures = min(len(d.unsummarized(conv, from)), maxCounted), d.summaryFailures(conv, from)
 		return nil
 	})
 	if err == nil && state.Run.Scope != tx.scope {

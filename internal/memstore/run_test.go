@@ -53,6 +53,21 @@ var runCases = map[string]func(*subject){
 		s.want("generation is as before", s.report(r).Run.CurrentGeneration, 1)
 		s.begin(agent.Scope{Tenant: "umbrella", User: "ada", Environment: "production"}, "talk", "r1")
 	},
+	"keyed hash": func(s *subject) {
+		var first, other string
+		s.do(ada, func(tx activities.Tx) error {
+			first, other = tx.KeyedHash("yes"), tx.KeyedHash("no")
+			r := newRun(ada, "talk", "r1")
+			r.RequestHash = first
+			_, err := open(tx, r)
+			return err
+		})
+		s.do(ada, func(tx activities.Tx) error {
+			state, err := tx.LoadBegin(ctx, "talk", "r1", today)
+			s.want("the same again", []any{state.Run.RequestHash == first, tx.KeyedHash("yes") == first, other == first, len(first)}, "[true true false 64]")
+			return err
+		})
+	},
 	"begin without parts": func(s *subject) {
 		r := newRun(ada, "talk", "r1")
 		r.Generation = 1

@@ -1,6 +1,8 @@
 package memstore_test
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/activities"
@@ -16,8 +18,13 @@ var (
 
 // writeCall is a call of a write tool, numbered "<step>.<anything>".
 func writeCall(id string) db.ToolCall {
+	digits, _, _ := strings.Cut(id, ".")
+	step, err := strconv.Atoi(digits)
+	if err != nil {
+		panic(err)
+	}
 	return db.ToolCall{
-		ID: id, Step: int(id[0] - '0'), ProviderCallID: "p" + id, Tool: "restart", ToolVersion: "1", Risk: "write",
+		ID: id, Step: step, ProviderCallID: "p" + id, Tool: "restart", ToolVersion: "1", Risk: "write",
 		Arguments: `{"service":"payment-api"}`, ArgumentsHash: digest, Status: db.CallProposed,
 	}
 }

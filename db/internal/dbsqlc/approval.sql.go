@@ -55,7 +55,7 @@ func (q *Queries) GetPlanRevision(ctx context.Context, db DBTX, arg GetPlanRevis
 }
 
 const getQuestion = `-- name: GetQuestion :one
-SELECT m.content
+SELECT m.id, m.content
 FROM run r
 JOIN message m ON m.tenant = r.tenant AND m.id = r.question_message_id
 WHERE r.tenant = $1 AND r.id = $2
@@ -66,11 +66,16 @@ type GetQuestionParams struct {
 	RunID  string
 }
 
-func (q *Queries) GetQuestion(ctx context.Context, db DBTX, arg GetQuestionParams) (string, error) {
+type GetQuestionRow struct {
+	ID      string
+	Content []byte
+}
+
+func (q *Queries) GetQuestion(ctx context.Context, db DBTX, arg GetQuestionParams) (GetQuestionRow, error) {
 	row := db.QueryRow(ctx, getQuestion, arg.Tenant, arg.RunID)
-	var content string
-	err := row.Scan(&content)
-	return content, err
+	var i GetQuestionRow
+	err := row.Scan(&i.ID, &i.Content)
+	return i, err
 }
 
 const getRefusalOfToken = `-- name: GetRefusalOfToken :one
@@ -109,7 +114,7 @@ func (q *Queries) GetRefusalOfToken(ctx context.Context, db DBTX, arg GetRefusal
 }
 
 const getResponseOfCall = `-- name: GetResponseOfCall :one
-SELECT a.response
+SELECT a.step, a.attempt, a.response
 FROM tool_call t
 JOIN model_attempt a ON a.tenant = t.tenant AND a.run_id = t.run_id AND a.step = t.step
 WHERE t.tenant = $1 AND t.run_id = $2 AND t.call_id = $3 AND a.response IS NOT NULL AND a.failure_code = ''
@@ -123,12 +128,18 @@ type GetResponseOfCallParams struct {
 	CallID string
 }
 
+type GetResponseOfCallRow struct {
+	Step     int32
+	Attempt  int32
+	Response []byte
+}
+
 // The response in which the model proposed a call.
-func (q *Queries) GetResponseOfCall(ctx context.Context, db DBTX, arg GetResponseOfCallParams) ([]byte, error) {
+func (q *Queries) GetResponseOfCall(ctx context.Context, db DBTX, arg GetResponseOfCallParams) (GetResponseOfCallRow, error) {
 	row := db.QueryRow(ctx, getResponseOfCall, arg.Tenant, arg.RunID, arg.CallID)
-	var response []byte
-	err := row.Scan(&response)
-	return response, err
+	var i GetResponseOfCallRow
+	err := row.Scan(&i.Step, &i.Attempt, &i.Response)
+	return i, err
 }
 
 const pendingPlans = `-- name: PendingPlans :many
@@ -237,7 +248,7 @@ type SettleWriteIntentParams struct {
 	Outcome     string
 	ResolvedAt  time.Time
 	SettledBy   string
-	SettledNote string
+	SettledNote []byte
 	Tenant      string
 	Key         string
 }
@@ -286,7 +297,7 @@ type UnsettledWritesRow struct {
 	CurrentGeneration int64
 	Tool              string
 	ToolVersion       string
-	Arguments         string
+	Arguments         []byte
 	ArgumentsHash     string
 }
 

@@ -12,7 +12,7 @@ import (
 
 const attemptsOfRun = `-- name: AttemptsOfRun :many
 SELECT a.step, a.attempt, a.try, a.model, a.provider, a.status, a.reserved_tokens, a.reserved_cost_micros, a.input_tokens,
-       a.cached_input_tokens, a.output_tokens, a.failure_code, a.finish, a.revision, a.provider_request_id, a.started_at, a.ended_at,
+       a.cached_input_tokens, a.output_tokens, a.failure_code, a.finish, a.revision, a.provider_request_id, a.prompt, a.started_at, a.ended_at,
        s.tokens AS billed_tokens, s.cost_micros AS billed_cost_micros, s.usage_known
 FROM model_attempt a
 LEFT JOIN ledger_entry s ON s.tenant = a.tenant AND s.run_id = a.run_id AND s.step = a.step AND s.attempt = a.attempt AND s.kind = 'settle'
@@ -42,6 +42,7 @@ type AttemptsOfRunRow struct {
 	Finish             string
 	Revision           string
 	ProviderRequestID  string
+	Prompt             []byte
 	StartedAt          time.Time
 	EndedAt            *time.Time
 	BilledTokens       *int64
@@ -74,6 +75,7 @@ func (q *Queries) AttemptsOfRun(ctx context.Context, db DBTX, arg AttemptsOfRunP
 			&i.Finish,
 			&i.Revision,
 			&i.ProviderRequestID,
+			&i.Prompt,
 			&i.StartedAt,
 			&i.EndedAt,
 			&i.BilledTokens,
@@ -236,8 +238,9 @@ func (q *Queries) LoseOpenAttempts(ctx context.Context, db DBTX, arg LoseOpenAtt
 
 const startAttempt = `-- name: StartAttempt :exec
 WITH started AS (
-    INSERT INTO model_attempt (tenant, run_id, step, attempt, try, model, provider, status, reserved_tokens, reserved_cost_micros)
-    VALUES ($1, $2, $3, $4, $5, $6, $7, 'started', $8, $9)
+    INSERT INTO model_attempt (tenant, run_id, step, attempt, try, model, provider, status, reserved_tokens, reserved_cost_micros, prompt)
+    VALUES ($1, $2, $3, $4, $5, $6, $7, 'started', $8, $9,
+            $10)
     RETURNING model_attempt.tenant, model_attempt.run_id, model_attempt.step, model_attempt.attempt,
               model_attempt.reserved_tokens, model_attempt.reserved_cost_micros
 )
@@ -255,6 +258,7 @@ type StartAttemptParams struct {
 	Provider           string
 	ReservedTokens     int64
 	ReservedCostMicros *int64
+	Prompt             []byte
 }
 
 func (q *Queries) StartAttempt(ctx context.Context, db DBTX, arg StartAttemptParams) error {
@@ -268,6 +272,7 @@ func (q *Queries) StartAttempt(ctx context.Context, db DBTX, arg StartAttemptPar
 		arg.Provider,
 		arg.ReservedTokens,
 		arg.ReservedCostMicros,
+		arg.Prompt,
 	)
 	return err
 }

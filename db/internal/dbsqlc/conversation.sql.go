@@ -7,6 +7,7 @@ package dbsqlc
 
 import (
 	"context"
+	"time"
 )
 
 const advanceConversation = `-- name: AdvanceConversation :exec
@@ -50,7 +51,7 @@ func (q *Queries) CreateConversation(ctx context.Context, db DBTX, arg CreateCon
 }
 
 const getAnswer = `-- name: GetAnswer :one
-SELECT m.content
+SELECT m.id, m.content
 FROM run r
 JOIN message m ON m.tenant = r.tenant AND m.id = r.answer_message_id
 WHERE r.tenant = $1 AND r.id = $2
@@ -61,11 +62,57 @@ type GetAnswerParams struct {
 	RunID  string
 }
 
-func (q *Queries) GetAnswer(ctx context.Context, db DBTX, arg GetAnswerParams) (string, error) {
+type GetAnswerRow struct {
+	ID      string
+	Content []byte
+}
+
+func (q *Queries) GetAnswer(ctx context.Context, db DBTX, arg GetAnswerParams) (GetAnswerRow, error) {
 	row := db.QueryRow(ctx, getAnswer, arg.Tenant, arg.RunID)
-	var content string
-	err := row.Scan(&content)
-	return content, err
+	var i GetAnswerRow
+	err := row.Scan(&i.ID, &i.Content)
+	return i, err
+}
+
+const getConversation = `-- name: GetConversation :one
+SELECT user_id, environment, version, generation, last_seq, branch
+FROM conversation
+WHERE tenant = $1 AND id = $2 AND user_id = $3 AND environment = $4
+`
+
+type GetConversationParams struct {
+	Tenant      string
+	ID          string
+	UserID      string
+	Environment string
+}
+
+type GetConversationRow struct {
+	UserID      string
+	Environment string
+	Version     int64
+	Generation  int64
+	LastSeq     int64
+	Branch      int32
+}
+
+func (q *Queries) GetConversation(ctx context.Context, db DBTX, arg GetConversationParams) (GetConversationRow, error) {
+	row := db.QueryRow(ctx, getConversation,
+		arg.Tenant,
+		arg.ID,
+		arg.UserID,
+		arg.Environment,
+	)
+	var i GetConversationRow
+	err := row.Scan(
+		&i.UserID,
+		&i.Environment,
+		&i.Version,
+		&i.Generation,
+		&i.LastSeq,
+		&i.Branch,
+	)
+	return i, err
 }
 
 const hasMessage = `-- name: HasMessage :one
@@ -85,8 +132,8 @@ func (q *Queries) HasMessage(ctx context.Context, db DBTX, arg HasMessageParams)
 }
 
 const insertMessage = `-- name: InsertMessage :exec
-INSERT INTO message (tenant, id, conversation_id, seq, role, content, content_hash, visibility, run_id, parent_id)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO message (tenant, id, conversation_id, seq, branch, role, content, content_hash, visibility, run_id, parent_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 `
 
 type InsertMessageParams struct {
@@ -94,20 +141,23 @@ type InsertMessageParams struct {
 	ID             string
 	ConversationID string
 	Seq            int64
+	Branch         int32
 	Role           string
-	Content        string
+	Content        []byte
 	ContentHash    string
 	Visibility     string
 	RunID          string
 	ParentID       *string
 }
 
+// Advancing and inserting in one statement costs half as much again as in two.
 func (q *Queries) InsertMessage(ctx context.Context, db DBTX, arg InsertMessageParams) error {
 	_, err := db.Exec(ctx, insertMessage,
 		arg.Tenant,
 		arg.ID,
 		arg.ConversationID,
 		arg.Seq,
+		arg.Branch,
 		arg.Role,
 		arg.Content,
 		arg.ContentHash,
@@ -118,8 +168,50 @@ func (q *Queries) InsertMessage(ctx context.Context, db DBTX, arg InsertMessageP
 	return err
 }
 
+const insertNextMessage = `-- name: InsertNextMessage :one
+INSERT INTO message (tenant, id, conversation_id, seq, branch, role, content, content_hash, visibility, run_id, parent_id)
+SELECT c.tenant, $1, c.id, c.last_seq, c.branch, $2, $3, $4, $5, $6, $7
+FROM conversation c
+WHERE c.tenant = $8 AND c.id = $9 AND c.user_id = $10 AND c.environment = $11
+RETURNING seq
+`
+
+type InsertNextMessageParams struct {
+	ID             string
+	Role           string
+	Content        []byte
+	ContentHash    string
+	Visibility     string
+	RunID          string
+	ParentID       *string
+	Tenant         string
+	ConversationID string
+	UserID         string
+	Environment    string
+}
+
+// InsertMessage for who advanced the conversation without knowing it.
+func (q *Queries) InsertNextMessage(ctx context.Context, db DBTX, arg InsertNextMessageParams) (int64, error) {
+	row := db.QueryRow(ctx, insertNextMessage,
+		arg.ID,
+		arg.Role,
+		arg.Content,
+		arg.ContentHash,
+		arg.Visibility,
+		arg.RunID,
+		arg.ParentID,
+		arg.Tenant,
+		arg.ConversationID,
+		arg.UserID,
+		arg.Environment,
+	)
+	var seq int64
+	err := row.Scan(&seq)
+	return seq, err
+}
+
 const lockConversation = `-- name: LockConversation :one
-SELECT user_id, environment, version, generation, last_seq
+SELECT user_id, environment, version, generation, last_seq, branch
 FROM conversation
 WHERE tenant = $1 AND id = $2
 FOR NO KEY UPDATE
@@ -136,6 +228,7 @@ type LockConversationRow struct {
 	Version     int64
 	Generation  int64
 	LastSeq     int64
+	Branch      int32
 }
 
 func (q *Queries) LockConversation(ctx context.Context, db DBTX, arg LockConversationParams) (LockConversationRow, error) {
@@ -147,37 +240,47 @@ func (q *Queries) LockConversation(ctx context.Context, db DBTX, arg LockConvers
 		&i.Version,
 		&i.Generation,
 		&i.LastSeq,
+		&i.Branch,
 	)
 	return i, err
 }
 
 const messagesBeforeRun = `-- name: MessagesBeforeRun :many
-SELECT m.id, m.seq, m.role, m.content, m.run_id
-FROM run r
-JOIN message q ON q.tenant = r.tenant AND q.id = r.question_message_id
-JOIN message m ON m.tenant = r.tenant AND m.conversation_id = r.conversation_id AND m.seq <= q.seq
-WHERE r.tenant = $1 AND r.id = $2 AND (m.visibility = 'visible' OR m.id = q.id)
+WITH q AS MATERIALIZED (
+    SELECT r.conversation_id, m.id, m.seq, b.path, b.until
+    FROM run r
+    JOIN message m ON m.tenant = r.tenant AND m.id = r.question_message_id
+    LEFT JOIN conversation_branch b ON b.tenant = m.tenant AND b.conversation_id = m.conversation_id AND b.branch = m.branch
+    WHERE r.tenant = $1 AND r.id = $3
+)
+SELECT m.id, m.seq, m.role, m.content, m.run_id, m.created_at
+FROM message m
+WHERE m.tenant = $1 AND m.conversation_id = (SELECT q.conversation_id FROM q) AND m.seq <= (SELECT q.seq FROM q)
+  AND (m.visibility = 'visible' OR m.id = (SELECT q.id FROM q))
+  AND ((SELECT q.path FROM q) IS NULL OR m.seq <= (SELECT q.until FROM q)[array_position((SELECT q.path FROM q), m.branch)])
 ORDER BY m.seq DESC
-LIMIT $3
+LIMIT $2
 `
 
 type MessagesBeforeRunParams struct {
 	Tenant      string
-	RunID       string
 	MaxMessages int32
+	RunID       string
 }
 
 type MessagesBeforeRunRow struct {
-	ID      string
-	Seq     int64
-	Role    string
-	Content string
-	RunID   string
+	ID        string
+	Seq       int64
+	Role      string
+	Content   []byte
+	RunID     string
+	CreatedAt time.Time
 }
 
-// The newest messages up to a run's question, newest first.
+// The newest messages up to a run's question, on the question's line, newest
+// first. Line 0 has no path: nothing but it came before.
 func (q *Queries) MessagesBeforeRun(ctx context.Context, db DBTX, arg MessagesBeforeRunParams) ([]MessagesBeforeRunRow, error) {
-	rows, err := db.Query(ctx, messagesBeforeRun, arg.Tenant, arg.RunID, arg.MaxMessages)
+	rows, err := db.Query(ctx, messagesBeforeRun, arg.Tenant, arg.MaxMessages, arg.RunID)
 	if err != nil {
 		return nil, err
 	}
@@ -191,6 +294,7 @@ func (q *Queries) MessagesBeforeRun(ctx context.Context, db DBTX, arg MessagesBe
 			&i.Role,
 			&i.Content,
 			&i.RunID,
+			&i.CreatedAt,
 		); err != nil {
 			return nil, err
 		}
@@ -200,4 +304,123 @@ func (q *Queries) MessagesBeforeRun(ctx context.Context, db DBTX, arg MessagesBe
 		return nil, err
 	}
 	return items, nil
+}
+
+const newestMessages = `-- name: NewestMessages :many
+WITH c AS MATERIALIZED (
+    SELECT b.path, b.until
+    FROM conversation c
+    JOIN conversation_branch b ON b.tenant = c.tenant AND b.conversation_id = c.id AND b.branch = c.branch
+    WHERE c.tenant = $1 AND c.id = $2
+)
+SELECT m.id, m.seq, m.role, m.content, m.run_id, m.parent_id, m.created_at
+FROM message m
+WHERE m.tenant = $1 AND m.conversation_id = $2 AND m.visibility = 'visible'
+  AND ((SELECT c.path FROM c) IS NULL OR m.seq <= (SELECT c.until FROM c)[array_position((SELECT c.path FROM c), m.branch)])
+ORDER BY m.seq DESC
+LIMIT $3
+`
+
+type NewestMessagesParams struct {
+	Tenant         string
+	ConversationID string
+	MaxMessages    int32
+}
+
+type NewestMessagesRow struct {
+	ID        string
+	Seq       int64
+	Role      string
+	Content   []byte
+	RunID     string
+	ParentID  *string
+	CreatedAt time.Time
+}
+
+// The newest messages of a conversation on its line, newest first.
+func (q *Queries) NewestMessages(ctx context.Context, db DBTX, arg NewestMessagesParams) ([]NewestMessagesRow, error) {
+	rows, err := db.Query(ctx, newestMessages, arg.Tenant, arg.ConversationID, arg.MaxMessages)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NewestMessagesRow
+	for rows.Next() {
+		var i NewestMessagesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.Seq,
+			&i.Role,
+			&i.Content,
+			&i.RunID,
+			&i.ParentID,
+			&i.CreatedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const resealMessage = `-- name: ResealMessage :exec
+UPDATE message SET content = $1::bytea WHERE tenant = $2 AND id = $3
+`
+
+type ResealMessageParams struct {
+	Content []byte
+	Tenant  string
+	ID      string
+}
+
+func (q *Queries) ResealMessage(ctx context.Context, db DBTX, arg ResealMessageParams) error {
+	_, err := db.Exec(ctx, resealMessage, arg.Content, arg.Tenant, arg.ID)
+	return err
+}
+
+const shareConversation = `-- name: ShareConversation :one
+SELECT user_id, environment, version, generation, last_seq, branch
+FROM conversation
+WHERE tenant = $1 AND id = $2 AND user_id = $3 AND environment = $4
+FOR SHARE
+`
+
+type ShareConversationParams struct {
+	Tenant      string
+	ID          string
+	UserID      string
+	Environment string
+}
+
+type ShareConversationRow struct {
+	UserID      string
+	Environment string
+	Version     int64
+	Generation  int64
+	LastSeq     int64
+	Branch      int32
+}
+
+// GetConversation that keeps the conversation from going on, and from being
+// rolled back, before the transaction ends: what is read after it fits it.
+func (q *Queries) ShareConversation(ctx context.Context, db DBTX, arg ShareConversationParams) (ShareConversationRow, error) {
+	row := db.QueryRow(ctx, shareConversation,
+		arg.Tenant,
+		arg.ID,
+		arg.UserID,
+		arg.Environment,
+	)
+	var i ShareConversationRow
+	err := row.Scan(
+		&i.UserID,
+		&i.Environment,
+		&i.Version,
+		&i.Generation,
+		&i.LastSeq,
+		&i.Branch,
+	)
+	return i, err
 }

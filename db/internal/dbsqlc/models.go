@@ -36,6 +36,51 @@ type Conversation struct {
 	Generation  int64
 	LastSeq     int64
 	CreatedAt   time.Time
+	Branch      int32
+	Entries     int64
+}
+
+type ConversationBranch struct {
+	Tenant         string
+	ConversationID string
+	Branch         int32
+	Path           []int32
+	Until          []int64
+	Entries        []int64
+	Snapshot       int32
+	CreatedBy      string
+	CreatedAt      time.Time
+}
+
+type ConversationSnapshot struct {
+	Tenant         string
+	ConversationID string
+	Number         int32
+	Branch         int32
+	Seq            int64
+	Entries        int64
+	Label          string
+	Safety         bool
+	CreatedBy      string
+	CreatedAt      time.Time
+}
+
+type ConversationSummary struct {
+	Tenant           string
+	ID               int64
+	ConversationID   string
+	Branch           int32
+	FromSeq          int64
+	ToSeq            int64
+	Status           string
+	Failure          string
+	Model            string
+	Revision         string
+	PromptVersion    string
+	Content          []byte
+	BilledTokens     int64
+	BilledCostMicros *int64
+	CreatedAt        time.Time
 }
 
 type DailyUsage struct {
@@ -44,6 +89,15 @@ type DailyUsage struct {
 	UserID     string
 	Tokens     int64
 	CostMicros int64
+}
+
+type DeploymentKey struct {
+	ID        bool
+	Version   int32
+	Data      []byte
+	Hash      []byte
+	CreatedAt time.Time
+	RotatedAt *time.Time
 }
 
 type LedgerEntry struct {
@@ -64,12 +118,13 @@ type Message struct {
 	ConversationID string
 	Seq            int64
 	Role           string
-	Content        string
+	Content        []byte
 	ContentHash    string
 	Visibility     string
 	RunID          string
 	ParentID       *string
 	CreatedAt      time.Time
+	Branch         int32
 }
 
 type ModelAttempt struct {
@@ -94,6 +149,7 @@ type ModelAttempt struct {
 	Action             []byte
 	StartedAt          time.Time
 	EndedAt            *time.Time
+	Prompt             []byte
 }
 
 type Run struct {
@@ -140,6 +196,38 @@ type RunTransition struct {
 	At         time.Time
 }
 
+type SessionEntry struct {
+	Tenant         string
+	ConversationID string
+	Version        int64
+	Kind           string
+	Key            string
+	Value          []byte
+	Tools          []string
+	Ask            bool
+	MessageID      string
+	RunID          string
+	CallID         string
+	Tool           string
+	ToolVersion    string
+	Branch         int32
+	Seq            int64
+	Place          []int32
+	CreatedAt      time.Time
+}
+
+type SubjectKey struct {
+	Tenant      string
+	Subject     string
+	Version     int32
+	Data        []byte
+	Hash        []byte
+	CreatedAt   time.Time
+	RotatedAt   *time.Time
+	DestroyedAt *time.Time
+	DestroyedBy string
+}
+
 type TenantLimit struct {
 	Tenant              string
 	MaxRunning          *int32
@@ -160,17 +248,18 @@ type ToolCall struct {
 	Tool           string
 	ToolVersion    string
 	Risk           string
-	Arguments      string
+	Arguments      []byte
 	ArgumentsHash  string
 	Status         string
 	ErrorCode      string
 	ErrorHash      string
-	Envelope       *string
+	Envelope       []byte
 	ResultHash     string
 	Executions     int32
 	ProposedAt     time.Time
 	StartedAt      *time.Time
 	EndedAt        *time.Time
+	Note           []byte
 }
 
 type ToolResult struct {
@@ -181,6 +270,10 @@ type ToolResult struct {
 	ContentType string
 	Hash        string
 	CreatedAt   time.Time
+}
+
+type Unsealed struct {
+	Name string
 }
 
 type WriteIntent struct {
@@ -195,7 +288,7 @@ type WriteIntent struct {
 	Outcome       string
 	ResolvedBy    string
 	SettledBy     string
-	SettledNote   string
+	SettledNote   []byte
 	Sends         int32
 	RecordedAt    time.Time
 	SentAt        time.Time
@@ -213,7 +306,7 @@ type WritePlan struct {
 	ArgumentsHash   string
 	Resource        string
 	ResourceVersion string
-	Summary         string
+	Summary         []byte
 	Hash            string
 	Nonce           string
 	PolicyDigest    string

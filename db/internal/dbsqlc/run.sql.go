@@ -250,12 +250,12 @@ func (q *Queries) LockRun(ctx context.Context, db DBTX, arg LockRunParams) (Lock
 
 const lockRunAndConversation = `-- name: LockRunAndConversation :one
 WITH held AS (
-    SELECT c.tenant, c.id, c.version, c.generation, c.last_seq
+    SELECT c.tenant, c.id, c.version, c.generation, c.last_seq, c.branch
     FROM conversation c
     WHERE c.tenant = $2 AND c.id = $3
     FOR NO KEY UPDATE
 )
-SELECT held.version, held.generation AS current_generation, held.last_seq, r.status, r.user_id, r.environment
+SELECT held.version, held.generation AS current_generation, held.last_seq, held.branch, r.status, r.user_id, r.environment
 FROM held
 JOIN run r ON r.tenant = held.tenant AND r.conversation_id = held.id
 WHERE r.id = $1
@@ -272,6 +272,7 @@ type LockRunAndConversationRow struct {
 	Version           int64
 	CurrentGeneration int64
 	LastSeq           int64
+	Branch            int32
 	Status            string
 	UserID            string
 	Environment       string
@@ -286,6 +287,7 @@ func (q *Queries) LockRunAndConversation(ctx context.Context, db DBTX, arg LockR
 		&i.Version,
 		&i.CurrentGeneration,
 		&i.LastSeq,
+		&i.Branch,
 		&i.Status,
 		&i.UserID,
 		&i.Environment,

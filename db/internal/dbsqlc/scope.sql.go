@@ -23,3 +23,20 @@ func (q *Queries) SetScope(ctx context.Context, db DBTX, arg SetScopeParams) err
 	_, err := db.Exec(ctx, setScope, arg.Tenant, arg.UserID, arg.Environment)
 	return err
 }
+
+const setScopeAndShareKeys = `-- name: SetScopeAndShareKeys :exec
+SELECT set_config('app.tenant', $1, true), set_config('app.user', $2, true), set_config('app.environment', $3, true),
+       pg_advisory_xact_lock_shared(hashtextextended('fairlead.keys:' || $1::text || ':' || $2::text, 0))
+`
+
+type SetScopeAndShareKeysParams struct {
+	Tenant      string
+	UserID      string
+	Environment string
+}
+
+// SetScope and ShareSubjectKeys.
+func (q *Queries) SetScopeAndShareKeys(ctx context.Context, db DBTX, arg SetScopeAndShareKeysParams) error {
+	_, err := db.Exec(ctx, setScopeAndShareKeys, arg.Tenant, arg.UserID, arg.Environment)
+	return err
+}

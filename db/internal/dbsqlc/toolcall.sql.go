@@ -88,15 +88,31 @@ func (q *Queries) CompletedCalls(ctx context.Context, db DBTX, arg CompletedCall
 const finishToolCall = `-- name: FinishToolCall :one
 WITH finished AS (
     UPDATE tool_call
-    SET status = $1, error_code = $2, error_hash = $3, envelope = $4::text, result_hash = $5,
-        executions = GREATEST(executions, 1), started_at = coalesce(started_at, $6::timestamptz), ended_at = now()
-    WHERE tool_call.tenant = $7 AND tool_call.run_id = $8 AND tool_call.call_id = $9
+    SET status = $1, error_code = $2, error_hash = $3, envelope = $4, note = $5,
+        result_hash = $6, executions = GREATEST(executions, 1), started_at = coalesce(started_at, $7::timestamptz), ended_at = now()
+    WHERE tool_call.tenant = $8 AND tool_call.run_id = $9 AND tool_call.call_id = $10
       AND tool_call.status IN ('proposed', 'running', 'unknown')
-    RETURNING tool_call.tenant, tool_call.run_id, tool_call.call_id
+    RETURNING tool_call.tenant, tool_call.run_id, tool_call.call_id, tool_call.tool, tool_call.tool_version
 ), stored AS (
     INSERT INTO tool_result (tenant, run_id, call_id, content, content_type, hash)
-    SELECT f.tenant, f.run_id, f.call_id, $10::bytea, $11, $5 FROM finished f
+    SELECT f.tenant, f.run_id, f.call_id, $11::bytea, $12, $6 FROM finished f
     WHERE $1 = 'succeeded'
+), settled AS (
+    UPDATE conversation
+    SET entries = conversation.entries + cardinality($13::text[])
+    FROM finished f
+    JOIN run r ON r.tenant = f.tenant AND r.id = f.run_id
+    WHERE $1 = 'succeeded' AND cardinality($13::text[]) > 0
+      AND conversation.tenant = r.tenant AND conversation.id = r.conversation_id AND conversation.generation = r.generation
+    RETURNING conversation.tenant, conversation.id, conversation.entries - cardinality($13::text[]) AS entries, conversation.branch,
+              conversation.last_seq, f.run_id, f.call_id, f.tool, f.tool_version
+), facts AS (
+    INSERT INTO session_entry (tenant, conversation_id, version, kind, key, value, run_id, call_id, tool, tool_version, branch, seq)
+    SELECT s.tenant, s.id, s.entries + n, 'fact', ($13::text[])[n], ($14::bytea[])[n], s.run_id, s.call_id, s.tool,
+           s.tool_version, s.branch, s.last_seq
+    FROM settled s
+    CROSS JOIN generate_series(1, cardinality($13::text[])) AS n
+    ON CONFLICT ON CONSTRAINT session_entry_source_key DO NOTHING
 )
 SELECT EXISTS (SELECT 1 FROM finished)::boolean AS recorded
 `
@@ -105,7 +121,8 @@ type FinishToolCallParams struct {
 	Status      string
 	ErrorCode   string
 	ErrorHash   string
-	Envelope    string
+	Envelope    []byte
+	Note        []byte
 	ResultHash  string
 	StartedAt   time.Time
 	Tenant      string
@@ -113,15 +130,19 @@ type FinishToolCallParams struct {
 	CallID      string
 	Content     []byte
 	ContentType string
+	FactKeys    []string
+	FactValues  [][]byte
 }
 
-// Records the outcome of a call that has none yet; says whether it did.
+// Records the outcome of a call that has none yet; says whether it did. Its
+// facts are stored with it, unless a newer generation has begun.
 func (q *Queries) FinishToolCall(ctx context.Context, db DBTX, arg FinishToolCallParams) (bool, error) {
 	row := db.QueryRow(ctx, finishToolCall,
 		arg.Status,
 		arg.ErrorCode,
 		arg.ErrorHash,
 		arg.Envelope,
+		arg.Note,
 		arg.ResultHash,
 		arg.StartedAt,
 		arg.Tenant,
@@ -129,6 +150,8 @@ func (q *Queries) FinishToolCall(ctx context.Context, db DBTX, arg FinishToolCal
 		arg.CallID,
 		arg.Content,
 		arg.ContentType,
+		arg.FactKeys,
+		arg.FactValues,
 	)
 	var recorded bool
 	err := row.Scan(&recorded)
@@ -154,7 +177,7 @@ type GetToolCallRow struct {
 	Tool          string
 	ToolVersion   string
 	Risk          string
-	Arguments     string
+	Arguments     []byte
 	ArgumentsHash string
 	Status        string
 	ErrorCode     string
@@ -201,12 +224,12 @@ type InsertToolCallParams struct {
 	Tool           string
 	ToolVersion    string
 	Risk           string
-	Arguments      string
+	Arguments      []byte
 	ArgumentsHash  string
 	Status         string
 	ErrorCode      string
 	ErrorHash      string
-	Envelope       *string
+	Envelope       []byte
 	EndedAt        *time.Time
 }
 
@@ -233,15 +256,13 @@ func (q *Queries) InsertToolCall(ctx context.Context, db DBTX, arg InsertToolCal
 }
 
 const readToolResult = `-- name: ReadToolResult :one
-SELECT substring(t.content FROM $1::integer FOR $2::integer)::bytea AS chunk, octet_length(t.content)::bigint AS total
+SELECT t.content
 FROM tool_result t
 JOIN run r ON r.tenant = t.tenant AND r.id = t.run_id
-WHERE t.tenant = $3 AND t.run_id = $4 AND t.call_id = $5 AND r.user_id = $6 AND r.environment = $7
+WHERE t.tenant = $1 AND t.run_id = $2 AND t.call_id = $3 AND r.user_id = $4 AND r.environment = $5
 `
 
 type ReadToolResultParams struct {
-	FirstByte   int32
-	MaxBytes    int32
 	Tenant      string
 	RunID       string
 	CallID      string
@@ -249,25 +270,17 @@ type ReadToolResultParams struct {
 	Environment string
 }
 
-type ReadToolResultRow struct {
-	Chunk []byte
-	Total int64
-}
-
-// A piece of a result, and the size of the whole. substring counts from 1.
-func (q *Queries) ReadToolResult(ctx context.Context, db DBTX, arg ReadToolResultParams) (ReadToolResultRow, error) {
+func (q *Queries) ReadToolResult(ctx context.Context, db DBTX, arg ReadToolResultParams) ([]byte, error) {
 	row := db.QueryRow(ctx, readToolResult,
-		arg.FirstByte,
-		arg.MaxBytes,
 		arg.Tenant,
 		arg.RunID,
 		arg.CallID,
 		arg.UserID,
 		arg.Environment,
 	)
-	var i ReadToolResultRow
-	err := row.Scan(&i.Chunk, &i.Total)
-	return i, err
+	var content []byte
+	err := row.Scan(&content)
+	return content, err
 }
 
 const startToolCall = `-- name: StartToolCall :exec
@@ -362,7 +375,7 @@ func (q *Queries) ToolCallsOfRun(ctx context.Context, db DBTX, arg ToolCallsOfRu
 }
 
 const transcriptCalls = `-- name: TranscriptCalls :many
-SELECT step, idx, provider_call_id, tool, envelope
+SELECT step, idx, call_id, provider_call_id, tool, status, error_code, envelope, note
 FROM tool_call
 WHERE tenant = $1 AND run_id = $2 AND step < $3 AND step >= $4
 ORDER BY step, idx
@@ -378,9 +391,13 @@ type TranscriptCallsParams struct {
 type TranscriptCallsRow struct {
 	Step           int32
 	Idx            int32
+	CallID         string
 	ProviderCallID string
 	Tool           string
-	Envelope       *string
+	Status         string
+	ErrorCode      string
+	Envelope       []byte
+	Note           []byte
 }
 
 func (q *Queries) TranscriptCalls(ctx context.Context, db DBTX, arg TranscriptCallsParams) ([]TranscriptCallsRow, error) {
@@ -400,9 +417,13 @@ func (q *Queries) TranscriptCalls(ctx context.Context, db DBTX, arg TranscriptCa
 		if err := rows.Scan(
 			&i.Step,
 			&i.Idx,
+			&i.CallID,
 			&i.ProviderCallID,
 			&i.Tool,
+			&i.Status,
+			&i.ErrorCode,
 			&i.Envelope,
+			&i.Note,
 		); err != nil {
 			return nil, err
 		}

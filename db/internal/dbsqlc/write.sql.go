@@ -151,6 +151,40 @@ func (q *Queries) GiveUpWriteIntents(ctx context.Context, db DBTX, arg GiveUpWri
 	return err
 }
 
+const holdConversationOfRun = `-- name: HoldConversationOfRun :many
+SELECT c.generation
+FROM conversation c
+WHERE c.tenant = $1 AND c.id = (SELECT r.conversation_id FROM run r WHERE r.tenant = $1 AND r.id = $2)
+FOR NO KEY UPDATE
+`
+
+type HoldConversationOfRunParams struct {
+	Tenant string
+	RunID  string
+}
+
+// Keeps a newer generation from beginning before the transaction ends. Taken
+// before the run's row and its calls', as BeginRun does.
+func (q *Queries) HoldConversationOfRun(ctx context.Context, db DBTX, arg HoldConversationOfRunParams) ([]int64, error) {
+	rows, err := db.Query(ctx, holdConversationOfRun, arg.Tenant, arg.RunID)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []int64
+	for rows.Next() {
+		var generation int64
+		if err := rows.Scan(&generation); err != nil {
+			return nil, err
+		}
+		items = append(items, generation)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const insertApprovalRefusal = `-- name: InsertApprovalRefusal :exec
 INSERT INTO approval_refusal (tenant, run_id, call_id, code, token_id, approver)
 VALUES ($1, $2, $3, $4, $5, $6)
@@ -230,7 +264,7 @@ type InsertWritePlanParams struct {
 	ArgumentsHash   string
 	Resource        string
 	ResourceVersion string
-	Summary         string
+	Summary         []byte
 	Hash            string
 	Nonce           string
 	PolicyDigest    string
@@ -468,27 +502,6 @@ func (q *Queries) ResolveWriteIntent(ctx context.Context, db DBTX, arg ResolveWr
 		arg.Key,
 	)
 	return err
-}
-
-const shareConversationOfRun = `-- name: ShareConversationOfRun :one
-SELECT c.generation
-FROM conversation c
-WHERE c.tenant = $1 AND c.id = (SELECT r.conversation_id FROM run r WHERE r.tenant = $1 AND r.id = $2)
-FOR SHARE
-`
-
-type ShareConversationOfRunParams struct {
-	Tenant string
-	RunID  string
-}
-
-// Keeps a newer generation from beginning before the transaction ends. Taken
-// before the run's row, as BeginRun does.
-func (q *Queries) ShareConversationOfRun(ctx context.Context, db DBTX, arg ShareConversationOfRunParams) (int64, error) {
-	row := db.QueryRow(ctx, shareConversationOfRun, arg.Tenant, arg.RunID)
-	var generation int64
-	err := row.Scan(&generation)
-	return generation, err
 }
 
 const withdrawWritePlans = `-- name: WithdrawWritePlans :exec
