@@ -10,10 +10,14 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 # Timed tests, run apart from the others.
 ENDTOEND := internal/endtoend
 # Packages whose concurrency is their own; the others are tested without -race.
-RACE := ./internal/agentloop/... ./workflows/... ./tool/... ./model/... ./db/... ./activities/... ./approval/... ./internal/authz/... ./internal/memstore/... ./agenttest/...
+RACE := ./internal/agentloop/... ./workflows/... ./tool/... ./model/... ./db/... ./activities/... ./approval/... ./internal/authz/... ./internal/memstore/... ./internal/vault/... ./internal/codec/... ./agenttest/...
 FORMATTED := activities agent agenttest approval bench db/*.go db/dbtest examples internal model starter temporal-dev tool worker workflows
 # Sets DATABASE_URL, TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and FAIRLEAD_UI_URL.
 ENGINE_ENV = set -a; source <($(BIN)/temporal-dev env); FAIRLEAD_TEST_DATABASE_URL=$$DATABASE_URL; set +a
+
+# Where the engine keeps its data, as temporal-dev finds it.
+ENGINE_HOME = $(or $(FAIRLEAD_DEV_HOME),$(if $(filter 0,$(shell id -u)),/var/lib/fairlead-dev,$(or $(XDG_STATE_HOME),$(HOME)/.local/state)/fairlead-dev))
+KEY_ENV = $(ENGINE_HOME)/encryption.env
 
 # `go build -v` prints one line for each package that it compiles: shown as a
 # count, because the Temporal server alone has 1,300 of them.
@@ -58,13 +62,26 @@ down: $(BIN)/temporal-dev ## Stop what `make up` started; the data stays
 $(BIN)/approval.env: | build
 	@(umask 077; $(BIN)/starter approval-key >$@.new 2>/dev/null; mv $@.new $@)
 
+# The key-encryption key for development: worker and starter need the same one,
+# and so do all checkouts that share the engine's data. It is made once and lies
+# beside that data, which cannot be read any more without it: a link takes the
+# place of no key that another make has put there meanwhile.
+$(KEY_ENV): | build up
+	@new=$$(mktemp $@.XXXXXX); trap 'rm -f "$$new"' EXIT; \
+		$(BIN)/starter encryption-key >"$$new" 2>/dev/null; ln "$$new" $@ 2>/dev/null || test -s $@
+
+.PHONY: key
+key: ## Print the encryption key that `make worker` made: eval "$$(make -s key)"
+	@test -f $(KEY_ENV) || { echo "there is no key yet: run make worker first" >&2; exit 1; }
+	@sed 's/^/export /' $(KEY_ENV)
+
 .PHONY: worker
-worker: build up $(BIN)/approval.env ## Serve the example agents until Ctrl-C
-	@$(ENGINE_ENV); set -a; source $(BIN)/approval.env; set +a; unset FAIRLEAD_APPROVAL_KEY; $(BIN)/worker run --migrate
+worker: build up $(BIN)/approval.env $(KEY_ENV) ## Serve the example agents until Ctrl-C
+	@$(ENGINE_ENV); set -a; source $(BIN)/approval.env; source $(KEY_ENV); set +a; unset FAIRLEAD_APPROVAL_KEY; $(BIN)/worker run --migrate
 
 .PHONY: demo
-demo: build up ## Have OpsPilot find out why a service fails, and mend it once that is confirmed
-	@$(ENGINE_ENV); $(BIN)/demo
+demo: build up $(KEY_ENV) ## Have OpsPilot find out why a service fails, and mend it once that is confirmed
+	@$(ENGINE_ENV); set -a; source $(KEY_ENV); set +a; $(BIN)/demo
 
 ## Check
 
@@ -119,5 +136,5 @@ bench: build up ## Print what a run costs as ratios, as lines BENCH <name> <valu
 	@$(ENGINE_ENV); $(GO) run ./bench
 
 .PHONY: clean
-clean: ## Remove bin/ (the engine's data stays; see temporal-dev/README.md)
+clean: ## Remove bin/ (the engine's data and its key stay; see temporal-dev/README.md)
 	rm -rf $(BIN)

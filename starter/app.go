@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 // Exit codes, as documented in main.go.
@@ -47,6 +48,7 @@ type reader interface {
 	Progress(ctx context.Context, scope agent.Scope, runID string, fromStep int) (db.RunReport, error)
 	ToolCall(ctx context.Context, scope agent.Scope, runID, callID string) (db.Run, db.ToolCall, error)
 	PlanState(ctx context.Context, tenant, runID, callID string, revision int) (db.PlanState, error)
+	Session(ctx context.Context, scope agent.Scope, conversation string) (db.SessionState, error)
 	ReadResult(ctx context.Context, scope agent.Scope, runID, resultID string, offset, limit int64) ([]byte, int64, error)
 	Close()
 }
@@ -95,6 +97,10 @@ type app struct {
 	openReader func(ctx context.Context, settings config.Config) (reader, error)
 	openEngine func(ctx context.Context, settings config.Config) (engine, error)
 	openOffice func(ctx context.Context, settings config.Config) (office, error)
+	// openRecords and openKeys open what operators change, and what the codec
+	// server serves.
+	openRecords func(ctx context.Context, settings config.Config) (records, error)
+	openKeys    func(ctx context.Context, settings config.Config) (keySource, error)
 	// lookupEnv is nil for the real environment.
 	lookupEnv func(string) (string, bool)
 	// pollEvery and quietFor are zero for the usual times.
@@ -134,7 +140,8 @@ func codeOf(ctx context.Context, err error) int {
 		schema  *db.SchemaError
 	)
 	switch {
-	case errors.As(err, &request), errors.Is(err, db.ErrNotFound), errors.Is(err, errUnknownRun), errors.Is(err, errExists):
+	case errors.As(err, &request), errors.Is(err, db.ErrNotFound), errors.Is(err, errUnknownRun), errors.Is(err, errExists),
+		errors.Is(err, db.ErrKeysDestroyed), errors.Is(err, db.ErrNoVault), errors.Is(err, vault.ErrWrapped):
 		return exitUsage
 	case errors.As(err, &schema), errors.Is(err, db.ErrUnavailable), unreachable(err):
 		return exitUnreachable
@@ -148,7 +155,8 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "starter",
 		Short: "Starts agent runs and shows them",
-		Long: "Starts agent runs and shows them, and takes decisions about their writes.\n\n" +
+		Long: "Starts agent runs and shows them, takes decisions about their writes, and keeps conversations\n" +
+			"and keys. What shows or sends content needs FAIRLEAD_ENCRYPTION_KEY.\n\n" +
 			"Exit codes: 0 the run succeeded or the decision was accepted, 1 it failed or was refused,\n" +
 			"2 wrong usage or a request that cannot become a run, 3 Temporal or PostgreSQL cannot be\n" +
 			"reached or nobody answered in time, 4 the run was canceled.",
@@ -178,9 +186,11 @@ func (a *app) command() *cobra.Command {
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		return usagef("%v; see %s --help", err, c.CommandPath())
 	})
-	root.AddCommand(a.runCommand(), a.followCommand(), a.showCommand(), a.listCommand(), a.cancelCommand(),
+	root.AddCommand(a.runCommand(), a.followCommand(), a.showCommand(), a.sessionCommand(), a.listCommand(), a.cancelCommand(),
 		a.pendingCommand(), a.decideCommand(approval.Approve), a.decideCommand(approval.Decline),
-		a.unsettledCommand(), a.settleCommand(), a.approvalKeyCommand())
+		a.unsettledCommand(), a.settleCommand(), a.approvalKeyCommand(),
+		a.snapshotCommand(), a.snapshotsCommand(), a.rollbackCommand(),
+		a.encryptionKeyCommand(), a.keysCommand(), a.codecServerCommand())
 	return root
 }
 
@@ -223,10 +233,30 @@ func (o *owner) check() error {
 // scope is whose runs are looked for, in every environment.
 func (o *owner) scope() agent.Scope { return agent.Scope{Tenant: o.tenant, User: o.user} }
 
+// requireDatabase refuses a command that cannot do without.
+func (a *app) requireDatabase() error {
+	if err := a.settings.RequireDatabase(); err != nil {
+		return &exit{exitUsage, err.Error()}
+	}
+	return nil
+}
+
+// requireContent refuses a command that shows or sends content, which is
+// encrypted.
+func (a *app) requireContent() error {
+	if err := a.requireDatabase(); err != nil {
+		return err
+	}
+	if err := a.settings.RequireEncryption(); err != nil {
+		return &exit{exitUsage, err.Error()}
+	}
+	return nil
+}
+
 // database opens the reader of a command that cannot do without.
 func (a *app) database(ctx context.Context) (reader, error) {
-	if err := a.settings.RequireDatabase(); err != nil {
-		return nil, &exit{exitUsage, err.Error()}
+	if err := a.requireDatabase(); err != nil {
+		return nil, err
 	}
 	return a.openReader(ctx, a.settings)
 }
@@ -266,6 +296,10 @@ func (a *app) explain(err error, runID, tenant string) error {
 		return usagef("there is no run %s in tenant %s that this user may see; see starter list --tenant %s", runID, tenant, tenant)
 	case errors.Is(err, db.ErrUnavailable):
 		return &exit{exitUnreachable, "PostgreSQL cannot be reached at " + a.settings.Redacted().Database.URL + "; is it running?"}
+	case errors.Is(err, db.ErrKeysDestroyed):
+		return usagef("the user's keys were destroyed: nobody can read the user's content any more, and no run can be started for the user (starter show without --content shows what is left)")
+	case errors.Is(err, vault.ErrWrapped):
+		return usagef("this program's key-encryption key opens none of the keys in the database: set %s to the one that the workers have (%v)", config.Variable("encryption.key"), vault.Cause(err))
 	}
 	return err
 }

@@ -33,6 +33,12 @@ func (a *app) cancelCommand() *cobra.Command {
 
 func (a *app) cancel(c *cobra.Command, o owner, runID string, noWait bool) error {
 	ctx := c.Context()
+	if !noWait {
+		// What one waits for is in the database.
+		if err := a.requireDatabase(); err != nil {
+			return err
+		}
+	}
 	if err := a.mayTouch(ctx, o, runID); err != nil {
 		return err
 	}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -98,8 +97,13 @@ func (a *app) decide(ctx context.Context, decision approval.Decision, f decideFl
 		fmt.Fprintln(a.out)
 	}
 	if !f.yes {
-		if err := a.ask(ctx, decision); err != nil {
+		question := strings.ToUpper(string(decision[:1])) + string(decision[1:]) + "? [y/N] "
+		switch answer, err := a.ask(ctx, question); {
+		case err != nil:
+			a.notice("\nNothing was sent.")
 			return err
+		case !yes(answer):
+			return &exit{exitRunFailed, "nothing was sent; the run waits on"}
 		}
 	}
 	d := decider{app: a, office: o, engine: temporal, person: f.person, plan: plan, decision: decision}
@@ -135,27 +139,6 @@ func (a *app) findPlan(ctx context.Context, o office, f decideFlags, runID strin
 		return approval.Plan{}, &exit{exitRunFailed, fmt.Sprintf("the plan is not the one that --plan names: it has changed since; look at it with starter pending %s --tenant %s --user %s", runID, f.tenant, f.user)}
 	}
 	return plan, nil
-}
-
-// ask returns nil after a yes.
-func (a *app) ask(ctx context.Context, decision approval.Decision) error {
-	fmt.Fprintf(a.errOut, "%s%s? [y/N] ", strings.ToUpper(string(decision[:1])), decision[1:])
-	answers := make(chan string, 1)
-	go func() {
-		// An error is no answer, as an empty line is none.
-		line, _ := bufio.NewReader(a.in).ReadString('\n')
-		answers <- strings.ToLower(strings.TrimSpace(line))
-	}()
-	select {
-	case <-ctx.Done():
-		a.notice("\nNothing was sent.")
-		return &exit{code: exitInterrupted}
-	case answer := <-answers:
-		if answer == "y" || answer == "yes" {
-			return nil
-		}
-		return &exit{exitRunFailed, "nothing was sent; the run waits on"}
-	}
 }
 
 // decider takes one decision to its run.

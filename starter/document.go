@@ -72,6 +72,8 @@ type attemptDocument struct {
 	Finish             string            `json:"finish,omitempty"`
 	StartedAt          time.Time         `json:"started_at"`
 	EndedAt            time.Time         `json:"ended_at,omitzero"`
+	// Prompt is a prompt.Report: what went into the call and what was left out.
+	Prompt json.RawMessage `json:"prompt,omitempty"`
 }
 
 type callDocument struct {
@@ -187,7 +189,7 @@ func toAttempt(t db.Attempt) attemptDocument {
 	doc := attemptDocument{
 		Step: t.Step + 1, Attempt: t.Number, Model: t.Model, Provider: t.Provider, Revision: t.Revision, Status: t.Status,
 		ReservedTokens: t.Reserved.Tokens, ReservedCostMicros: t.Reserved.CostMicros, UsageKnown: t.UsageKnown,
-		Failure: t.FailureCode, Finish: t.Finish, StartedAt: t.StartedAt, EndedAt: t.EndedAt,
+		Failure: t.FailureCode, Finish: t.Finish, StartedAt: t.StartedAt, EndedAt: t.EndedAt, Prompt: t.Prompt,
 	}
 	if t.Reported != nil {
 		doc.InputTokens, doc.CachedInputTokens, doc.OutputTokens = &t.Reported.Input, &t.Reported.CachedInput, &t.Reported.Output

@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/codec"
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/telemetry"
 )
@@ -27,31 +28,55 @@ const callTimeout = 5 * time.Second
 // minute.
 const pollerFresh = 75 * time.Second
 
+// openDatabase opens the database, with the vault if there is a key for it.
+func openDatabase(ctx context.Context, settings config.Config) (*db.DB, error) {
+	options := db.Options{MaxConns: 2, ConnectTimeout: callTimeout}
+	if settings.Encryption.Configured() {
+		var err error
+		if options.KeyEncryption, err = settings.KeyEncryption(); err != nil {
+			return nil, &exit{exitUsage, err.Error()}
+		}
+	}
+	return db.Open(ctx, settings.Database.URL, options)
+}
+
 func openReader(ctx context.Context, settings config.Config) (reader, error) {
-	database, err := db.Open(ctx, settings.Database.URL, db.Options{MaxConns: 2, ConnectTimeout: callTimeout})
+	database, err := openDatabase(ctx, settings)
 	if err != nil {
 		return nil, err
 	}
 	return database, nil
 }
 
+// openEngine connects to Temporal. Payloads are encrypted if there are a key and
+// a database; without, results and states cannot be read, and everything else can.
 func openEngine(ctx context.Context, settings config.Config) (engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	options := settings.Temporal.Options()
 	options.Logger = telemetry.TemporalLogger(zap.NewNop())
+	closeKeys := func() {}
+	if settings.Encryption.Configured() && settings.Database.URL != "" {
+		database, err := openDatabase(context.WithoutCancel(ctx), settings)
+		if err != nil {
+			return nil, err
+		}
+		options.DataConverter, closeKeys = codec.DataConverter(database), database.Close
+	}
 	c, err := client.DialContext(ctx, options)
 	if err != nil {
+		closeKeys()
 		return nil, &exit{exitUnreachable, fmt.Sprintf("Temporal cannot be reached at %s (namespace %s); is it running? (TEMPORAL_ADDRESS names another)",
 			settings.Temporal.Address, settings.Temporal.Namespace)}
 	}
-	return &temporalEngine{client: c, namespace: settings.Temporal.Namespace, taskQueue: settings.TaskQueue}, nil
+	return &temporalEngine{client: c, namespace: settings.Temporal.Namespace, taskQueue: settings.TaskQueue, closeKeys: closeKeys}, nil
 }
 
 // temporalEngine is the engine on a real server.
 type temporalEngine struct {
 	client               client.Client
 	namespace, taskQueue string
+	closeKeys            func()
 }
 
 // Start implements engine. The summary is for the Web UI and holds no content.
@@ -131,7 +156,10 @@ func (t *temporalEngine) Served(ctx context.Context) (bool, error) {
 }
 
 // Close implements engine.
-func (t *temporalEngine) Close() { t.client.Close() }
+func (t *temporalEngine) Close() {
+	t.client.Close()
+	t.closeKeys()
+}
 
 func known(err error) error {
 	var missing *serviceerror.NotFound

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 func TestMain(m *testing.M) {
@@ -66,6 +68,7 @@ func report() db.RunReport {
 						Step: 0, Number: 2, Try: 1, Model: "scripted", Provider: "scripted", Revision: "scripted-1", Status: db.AttemptSucceeded, Finish: "tool_calls",
 						Reserved: db.Amount{Tokens: 900, CostMicros: ptr(int64(400))}, Reported: &db.ReportedTokens{Input: 312, Output: 45},
 						Billed: &db.Amount{Tokens: 357, CostMicros: ptr(int64(123))}, UsageKnown: true, StartedAt: at(530), EndedAt: at(700),
+						Prompt: json.RawMessage(`{"tokenizer":"o200k_base","window":128000,"reserved":4000,"input":298,"parts":[{"name":"system","tokens":200,"kept":1},{"name":"messages","tokens":98,"budget":500,"kept":2,"left_out":7},{"name":"steps","tokens":0,"budget":500,"kept":0,"cut":1}]}`),
 					},
 				},
 				Calls: []db.CallReport{
@@ -120,6 +123,8 @@ type fakeReader struct {
 	runs    []db.RunSummary
 	filter  db.RunFilter
 	scopes  []agent.Scope
+	// sealed is a database whose content nobody has the key for.
+	sealed bool
 }
 
 func (f *fakeReader) next(scope agent.Scope) (db.RunReport, error) {
@@ -146,6 +151,9 @@ func (f *fakeReader) Progress(_ context.Context, scope agent.Scope, _ string, _ 
 }
 
 func (f *fakeReader) ShowRun(_ context.Context, scope agent.Scope, _ string) (db.RunReport, error) {
+	if f.sealed {
+		return db.RunReport{}, db.ErrNoVault
+	}
 	return f.next(scope)
 }
 
@@ -167,6 +175,26 @@ func (f *fakeReader) ReadResult(_ context.Context, _ agent.Scope, _, _ string, _
 	return []byte("line one " + hostile + "\nline two \xe4\xbb"), 3000, nil
 }
 
+func (f *fakeReader) Session(_ context.Context, scope agent.Scope, conversation string) (db.SessionState, error) {
+	if conversation != "c-1" || scope.User != "ann" {
+		return db.SessionState{}, &db.Error{Kind: db.ErrNotFound}
+	}
+	return db.SessionState{
+		Facts: []db.SessionEntry{
+			{Version: 3, Kind: db.EntryFact, Key: "current_service", Value: "payment-api" + hostile, Tool: "find_service", ToolVersion: "1", RunID: "r-1", CallID: "0.0", At: at(5)},
+			{Version: 4, Kind: db.EntryFact, Key: "region", Value: "eu", MessageID: "m-1", RunID: "r-1", At: at(6)},
+		},
+		Prohibitions: []db.SessionEntry{
+			{Version: 1, Kind: db.EntryProhibition, Key: "p-1", Value: "Never restart production.", Tools: []string{"restart_service"}, MessageID: "m-1", At: at(1)},
+			{Version: 2, Kind: db.EntryProhibition, Key: "p-2", Value: "Do not open tickets by yourself.", Tools: []string{"open_ticket"}, Ask: true, MessageID: "m-1", At: at(1)},
+			{Version: 5, Kind: db.EntryProhibition, Key: "p-3", Value: "Do not change anything.", Tools: []string{"*"}, MessageID: "m-2", At: at(2)},
+			{Version: 6, Kind: db.EntryProhibition, Key: "p-4", Value: "Ask before you change or search anything.", Tools: []string{"*", "search" + hostile}, Ask: true, MessageID: "m-2", At: at(2)},
+			{Version: 7, Kind: db.EntryProhibition, Key: "p-5", Value: "Do not be rude.", MessageID: "m-2", At: at(2)},
+			{Version: 8, Kind: db.EntryProhibition, Key: "p-6", Value: "Ask me.", Ask: true, MessageID: "m-2", At: at(2)},
+		},
+	}, nil
+}
+
 func (f *fakeReader) Close() {}
 
 // fakeEngine answers as it is told. Result waits until ended is closed.
@@ -176,6 +204,7 @@ type fakeEngine struct {
 	canceled []string
 	// signals are those that were sent; signalErr is what sending says.
 	signals   []string
+	signalArg any
 	signalErr error
 	startErr  error
 	stateErr  error
@@ -210,7 +239,8 @@ func (f *fakeEngine) Cancel(_ context.Context, workflowID string) error {
 	return f.err
 }
 
-func (f *fakeEngine) SignalWorkflow(_ context.Context, workflowID, _, signalName string, _ any) error {
+func (f *fakeEngine) SignalWorkflow(_ context.Context, workflowID, _, signalName string, arg any) error {
+	f.signalArg = arg
 	f.signals = append(f.signals, signalName+" to "+workflowID)
 	return f.signalErr
 }
@@ -228,6 +258,9 @@ type console struct {
 	reader *fakeReader
 	engine *fakeEngine
 	office *fakeOffice
+	// records are what operators change, keys what a codec server opens with.
+	records *fakeRecords
+	keys    keySource
 	// noTemporal makes Temporal unreachable.
 	noTemporal bool
 	stdin      string
@@ -246,15 +279,17 @@ type outcome struct {
 
 func (c console) invoke(ctx context.Context, args ...string) outcome {
 	var out, errOut bytes.Buffer
-	env := map[string]string{"DATABASE_URL": "postgres://u@h/d"}
+	env := map[string]string{"DATABASE_URL": "postgres://u@h/d", "FAIRLEAD_ENCRYPTION_KEY": encryptionKey}
 	for name, value := range c.env {
 		env[name] = value
 	}
 	a := &app{
 		in: strings.NewReader(c.stdin), out: &out, errOut: &errOut, inTerminal: c.terminal, color: c.color,
-		lookupEnv:  func(name string) (string, bool) { value, ok := env[name]; return value, ok },
-		openReader: func(context.Context, config.Config) (reader, error) { return c.reader, nil },
-		openOffice: func(context.Context, config.Config) (office, error) { return c.office, nil },
+		lookupEnv:   func(name string) (string, bool) { value, ok := env[name]; return value, ok },
+		openReader:  func(context.Context, config.Config) (reader, error) { return c.reader, nil },
+		openOffice:  func(context.Context, config.Config) (office, error) { return c.office, nil },
+		openRecords: func(context.Context, config.Config) (records, error) { return c.records, nil },
+		openKeys:    func(context.Context, config.Config) (keySource, error) { return c.keys, nil },
 		openEngine: func(context.Context, config.Config) (engine, error) {
 			if c.noTemporal {
 				return nil, &exit{exitUnreachable, "Temporal cannot be reached"}
@@ -276,5 +311,52 @@ func (s silence) Read([]byte) (int, error) {
 	<-s.until
 	return 0, io.EOF
 }
+
+// fakeRecords notes what is asked of it, and fails with err.
+type fakeRecords struct {
+	asked     []string
+	snapshots []db.Snapshot
+	rollback  db.Rollback
+	err       error
+}
+
+func (f *fakeRecords) TakeSnapshot(_ context.Context, tenant, conversation, label, by string) (db.Snapshot, error) {
+	f.asked = append(f.asked, fmt.Sprintf("snapshot %s/%s %q by %s", tenant, conversation, label, by))
+	if f.err != nil {
+		return db.Snapshot{}, f.err
+	}
+	return db.Snapshot{ID: "s3", Conversation: conversation, Branch: 1, Seq: 12, Label: label, CreatedBy: by, CreatedAt: at(0)}, nil
+}
+
+func (f *fakeRecords) Snapshots(_ context.Context, tenant, conversation string) ([]db.Snapshot, error) {
+	f.asked = append(f.asked, fmt.Sprintf("snapshots %s/%s", tenant, conversation))
+	return f.snapshots, f.err
+}
+
+func (f *fakeRecords) RollBack(_ context.Context, tenant, conversation, snapshotID, by string) (db.Rollback, error) {
+	f.asked = append(f.asked, fmt.Sprintf("rollback %s/%s to %s by %s", tenant, conversation, snapshotID, by))
+	return f.rollback, f.err
+}
+
+func (f *fakeRecords) RotateKeys(_ context.Context, tenant, subject string) error {
+	f.asked = append(f.asked, fmt.Sprintf("rotate %s/%s", tenant, subject))
+	return f.err
+}
+
+func (f *fakeRecords) DestroyKeys(_ context.Context, tenant, subject, by string) error {
+	f.asked = append(f.asked, fmt.Sprintf("destroy %s/%s by %s", tenant, subject, by))
+	return f.err
+}
+
+func (f *fakeRecords) Close() {}
+
+// encryptionKey is the key-encryption key of these tests.
+var encryptionKey = func() string {
+	key, err := vault.GenerateLocal()
+	if err != nil {
+		panic(err)
+	}
+	return key
+}()
 
 var errBroken = errors.New("broken")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/config"
 )
 
 const (
@@ -34,15 +35,15 @@ func (a *app) followCommand() *cobra.Command {
 			if err := o.check(); err != nil {
 				return err
 			}
+			if err := a.requireDatabase(); err != nil {
+				return err
+			}
 			if err := a.mayTouch(c.Context(), o, args[0]); err != nil {
 				return err
 			}
-			// Either of the two is enough to follow a run.
+			// The database is enough to follow a run.
 			temporal, err := a.openEngine(c.Context(), a.settings)
 			if err != nil {
-				if a.settings.Database.URL == "" {
-					return err
-				}
 				a.notice("%v", err)
 			} else {
 				defer temporal.Close()
@@ -59,16 +60,12 @@ func (a *app) followCommand() *cobra.Command {
 // not be in the database yet.
 func (a *app) follow(ctx context.Context, v view, temporal engine, o owner, runID string, fresh bool) error {
 	f := &follower{app: a, view: v, engine: temporal, scope: o.scope(), runID: runID, fresh: fresh}
-	if a.settings.Database.URL == "" {
-		a.notice("No database is named (FAIRLEAD_DATABASE_URL): only the status is shown, as Temporal knows it.")
-	} else {
-		database, err := a.openReader(ctx, a.settings)
-		if err != nil {
-			return err
-		}
-		defer database.Close()
-		f.reader = database
+	database, err := a.openReader(ctx, a.settings)
+	if err != nil {
+		return err
 	}
+	defer database.Close()
+	f.reader = database
 	end, err := f.follow(ctx)
 	if ctx.Err() != nil && err != nil {
 		if a.canceling {
@@ -95,7 +92,7 @@ func (a *app) follow(ctx context.Context, v view, temporal engine, o owner, runI
 type follower struct {
 	*app
 	view   view
-	reader reader // nil without a database
+	reader reader
 	engine engine // nil without Temporal
 	scope  agent.Scope
 	runID  string
@@ -181,9 +178,6 @@ func (f *follower) awaitWorkflow(ctx context.Context) <-chan workflowEnd {
 
 // look reads once. done is true when the database says that the run has ended.
 func (f *follower) look(ctx context.Context, ended *workflowEnd) (ending, bool, error) {
-	if f.reader == nil {
-		return ending{}, false, f.lookAtState(ctx)
-	}
 	reading, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	report, err := f.reader.Progress(reading, f.scope, f.runID, f.step)
@@ -228,7 +222,11 @@ func (f *follower) report(ctx context.Context, last db.RunReport) (ending, bool,
 		if ctx.Err() != nil {
 			return ending{}, false, ctx.Err()
 		}
-		f.notice("The answer could not be read (%v); try starter show %s --content.", err, f.runID)
+		if errors.Is(err, db.ErrNoVault) {
+			f.notice("The answer is encrypted: starter show %s --content shows it to who has %s.", f.runID, config.Variable("encryption.key"))
+		} else {
+			f.notice("The answer could not be read (%v); try starter show %s --content.", err, f.runID)
+		}
 		full = last
 	}
 	return ending{tenant: f.scope.Tenant, runID: f.runID, report: &full}, true, nil
@@ -245,10 +243,9 @@ func (f *follower) finish(ctx context.Context, ended workflowEnd) (ending, error
 		return ending{}, ctx.Err()
 	}
 	if ended.err == nil || canceledWith(ended.err, &ended.result) {
-		if err == nil && f.reader != nil {
+		if err == nil {
 			f.notice("The workflow has ended, but the database does not know it yet.")
-		}
-		if f.reader == nil || err != nil {
+		} else {
 			f.notice("The answer is in the database, which cannot be read now; try starter show %s --content later.", f.runID)
 		}
 		return ending{tenant: f.scope.Tenant, runID: f.runID, result: &ended.result}, nil

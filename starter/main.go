@@ -1,8 +1,10 @@
 // Command starter starts agent runs and shows them: run, follow, show, list and
 // cancel. With pending, approve and decline a person decides about writes, with
-// unsettled and settle an operator says what became of one. It talks to Temporal
-// to start, cancel and signal, and reads what happened from PostgreSQL; it serves
-// nothing.
+// unsettled and settle an operator says what became of one, with snapshot and
+// rollback takes a conversation back, and with keys gives a user new keys or
+// destroys them. It talks to Temporal to start, cancel and signal, and reads what
+// happened from PostgreSQL. codec-server lets an operator read histories in the
+// Web UI; nothing else is served.
 //
 // Exit codes: 0 the run succeeded (or the command did its work), 1 the run
 // failed (or the decision was refused), 2 wrong usage or a request that cannot
@@ -26,7 +28,7 @@ func main() {
 		in: os.Stdin, out: os.Stdout, errOut: os.Stderr,
 		inTerminal: isTerminal(os.Stdin),
 		color:      isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
-		openReader: openReader, openEngine: openEngine, openOffice: openOffice,
+		openReader: openReader, openEngine: openEngine, openOffice: openOffice, openRecords: openRecords, openKeys: openKeys,
 	}
 	os.Exit(a.main(ctx, os.Args[1:]))
 }

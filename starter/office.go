@@ -48,7 +48,7 @@ func openOffice(ctx context.Context, settings config.Config) (office, error) {
 		c.Policies = os.DirFS(settings.Policies)
 	}
 	var err error
-	if c.DB, err = db.Open(ctx, settings.Database.URL, db.Options{MaxConns: 2, ConnectTimeout: callTimeout}); err != nil {
+	if c.DB, err = openDatabase(ctx, settings); err != nil {
 		return nil, err
 	}
 	o, err := approval.Open(c)
@@ -86,8 +86,8 @@ func (p *person) approver() approval.Approver {
 
 // office opens the office of a command.
 func (a *app) office(ctx context.Context) (office, error) {
-	if err := a.settings.RequireDatabase(); err != nil {
-		return nil, &exit{exitUsage, err.Error()}
+	if err := a.requireContent(); err != nil {
+		return nil, err
 	}
 	return a.openOffice(ctx, a.settings)
 }

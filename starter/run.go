@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 // Defaults of a request from the command line, where nobody else has said who
@@ -30,6 +32,8 @@ const fromStdin = "-"
 type runFlags struct {
 	request         agent.RunRequest
 	message         string
+	facts           []string
+	session         agent.SessionChange
 	maxSteps        int
 	maxToolCalls    int
 	maxTokens       int64
@@ -44,6 +48,8 @@ func (a *app) runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run --agent NAME --message TEXT",
 		Short: "Start a run and follow it to its end",
+		Long: "Starts a run and follows it to its end. --fact, --forbid and --lift are what the user settles\n" +
+			"for the conversation with this run; see starter session for what holds there.",
 		Example: "  starter run --agent opspilot --message 'Why does payment-api fail?'\n" +
 			"  starter run --agent opspilot --max-steps 3 --timeout 30s < question.txt",
 		Args: noArguments(" (the question goes into --message, in quotes)"),
@@ -61,6 +67,9 @@ func (a *app) runCommand() *cobra.Command {
 	flags.StringVar(&f.request.RunID, "run-id", "", "identifier of the run (default: a new one); the same one twice is one run")
 	flags.StringVar(&f.request.Page, "page", "", "page of the product that the user is on")
 	flags.StringSliceVar(&f.request.Flags, "flag", nil, "feature flag that holds for the user; may be repeated")
+	flags.StringArrayVar(&f.facts, "fact", nil, "KEY=VALUE: a fact that the user confirms; may be repeated")
+	flags.StringArrayVar(&f.session.Forbid, "forbid", nil, "tool that must not be used in the conversation until the user lifts it; may be repeated")
+	flags.StringArrayVar(&f.session.Lift, "lift", nil, "ID of a standing prohibition that the user takes back; may be repeated")
 	flags.IntVar(&f.maxSteps, "max-steps", 0, "tighten the definition's limit of model responses")
 	flags.IntVar(&f.maxToolCalls, "max-tool-calls", 0, "tighten the limit of tool calls")
 	flags.Int64Var(&f.maxTokens, "max-tokens", 0, "tighten the limit of tokens")
@@ -79,6 +88,10 @@ func (a *app) run(c *cobra.Command, f *runFlags) error {
 	if err := request.Validate(); err != nil {
 		return &exit{exitUsage, err.Error()}
 	}
+	// The message is sealed under the user's keys before it leaves.
+	if err := a.requireContent(); err != nil {
+		return err
+	}
 	ctx := c.Context()
 	temporal, err := a.openEngine(ctx, a.settings)
 	if err != nil {
@@ -88,6 +101,9 @@ func (a *app) run(c *cobra.Command, f *runFlags) error {
 	switch err := temporal.Start(ctx, request); {
 	case errors.Is(err, errExists):
 		return usagef("run %s exists already and was not started again; see starter follow %s --tenant %s", request.RunID, request.RunID, request.Tenant)
+	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrNoVault), errors.Is(err, db.ErrKeysDestroyed), errors.Is(err, vault.ErrWrapped):
+		// Nothing was sent: there are no keys to seal it with.
+		return a.explain(err, request.RunID, request.Tenant)
 	case err != nil && unreachable(err):
 		return &exit{exitUnreachable, fmt.Sprintf("Temporal did not answer in time; the run may have been started or not, and trying again with --run-id %s is safe", request.RunID)}
 	case err != nil:
@@ -121,6 +137,16 @@ func (a *app) request(c *cobra.Command, f *runFlags) (agent.RunRequest, error) {
 	}
 	if given("expect-version") {
 		request.ConversationVersion = &f.expectedVersion
+	}
+	for _, fact := range f.facts {
+		key, value, ok := strings.Cut(fact, "=")
+		if !ok {
+			return request, usagef("--fact must be KEY=VALUE, such as --fact current_service=payment-api")
+		}
+		f.session.Facts = append(f.session.Facts, agent.ConfirmedFact{Key: key, Value: value})
+	}
+	if given("fact") || given("forbid") || given("lift") {
+		request.Session = &f.session
 	}
 	var budget agent.BudgetOverride
 	if given("max-steps") {

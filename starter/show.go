@@ -38,6 +38,11 @@ func (a *app) showCommand() *cobra.Command {
 }
 
 func (a *app) show(ctx context.Context, o owner, runID string, content bool) error {
+	if content {
+		if err := a.requireContent(); err != nil {
+			return err
+		}
+	}
 	database, err := a.database(ctx)
 	if err != nil {
 		return err
@@ -45,7 +50,12 @@ func (a *app) show(ctx context.Context, o owner, runID string, content bool) err
 	defer database.Close()
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
-	report, err := database.ShowRun(ctx, o.scope(), runID)
+	// Everything but the answer is read without keys.
+	read := func() (db.RunReport, error) { return database.Progress(ctx, o.scope(), runID, 0) }
+	if content {
+		read = func() (db.RunReport, error) { return database.ShowRun(ctx, o.scope(), runID) }
+	}
+	report, err := read()
 	if err != nil {
 		return a.explain(err, runID, o.tenant)
 	}
@@ -58,7 +68,6 @@ func (a *app) show(ctx context.Context, o owner, runID string, content bool) err
 			return a.explain(err, runID, o.tenant)
 		}
 	} else {
-		report.Answer = ""
 		for i := range report.Writes {
 			report.Writes[i].SettledNote = ""
 		}
@@ -158,6 +167,9 @@ func (a *app) printReport(report db.RunReport, contents map[string]callContent, 
 	for _, step := range report.Steps {
 		for _, t := range step.Attempts {
 			fmt.Fprintln(a.out, "  "+a.attemptLine(t))
+			if line := promptLine(t.Prompt); line != "" {
+				fmt.Fprintln(a.out, a.paint(dim, "            "+line))
+			}
 		}
 		for _, c := range step.Calls {
 			a.printCall(c, contents)

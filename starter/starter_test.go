@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -170,21 +172,25 @@ func TestExitCodes(t *testing.T) {
 		code    int
 		says    string
 	}{
-		"failed":            {console{reader: &fakeReader{reports: []db.RunReport{end(agent.ReasonStepLimit)}}, engine: &fakeEngine{}}, ask, exitRunFailed, ""},
-		"canceled":          {console{reader: &fakeReader{reports: []db.RunReport{end(agent.ReasonCanceled)}}, engine: &fakeEngine{}}, ask, exitCanceled, ""},
-		"superseded":        {console{reader: &fakeReader{reports: []db.RunReport{end(agent.ReasonSuperseded)}}, engine: &fakeEngine{}}, ask, exitCanceled, ""},
-		"detached":          {console{engine: &fakeEngine{}}, append(ask, "--detach"), exitOK, ""},
-		"exists":            {console{engine: &fakeEngine{startErr: errExists}}, ask, exitUsage, "exists already"},
-		"no Temporal":       {console{noTemporal: true}, ask, exitUnreachable, "Temporal cannot be reached"},
-		"start unanswered":  {console{engine: &fakeEngine{startErr: serviceerror.NewUnavailable("gone")}}, ask, exitUnreachable, "is safe"},
-		"start refused":     {console{engine: &fakeEngine{startErr: errBroken}}, ask, exitRunFailed, "broken"},
-		"unknown agent":     {console{reader: &fakeReader{}, engine: over(agent.RunResult{}, failed(agent.ErrorUnknownAgent, "no such agent"))}, ask, exitUsage, "no such agent"},
-		"conflict":          {console{reader: &fakeReader{}, engine: over(agent.RunResult{}, failed(agent.ErrorConversationConflict, "at version 3"))}, ask, exitUsage, "at version 3"},
-		"terminated":        {console{reader: &fakeReader{}, engine: over(agent.RunResult{}, &temporal.TerminatedError{})}, ask, exitRunFailed, "terminated from outside"},
-		"database down":     {console{reader: &fakeReader{err: db.ErrUnavailable}, engine: over(agent.RunResult{Status: agent.StatusSucceeded, Reason: agent.ReasonFinal}, nil)}, ask, exitOK, "PostgreSQL cannot be used"},
-		"no database":       {console{engine: over(agent.RunResult{Status: agent.StatusFailed, Reason: agent.ReasonDeadline}, nil), env: map[string]string{"DATABASE_URL": ""}}, ask, exitRunFailed, "No database is named"},
-		"follow unknown":    {console{reader: &fakeReader{}, engine: &fakeEngine{ended: closed, err: errUnknownRun}}, []string{"follow", "run-9"}, exitUsage, "there is no run run-9"},
-		"follow, forgotten": {console{reader: &fakeReader{reports: []db.RunReport{report()}}, engine: &fakeEngine{ended: closed, err: errUnknownRun}}, []string{"follow", "run-1"}, exitOK, ""},
+		"failed":               {console{reader: &fakeReader{reports: []db.RunReport{end(agent.ReasonStepLimit)}}, engine: &fakeEngine{}}, ask, exitRunFailed, ""},
+		"canceled":             {console{reader: &fakeReader{reports: []db.RunReport{end(agent.ReasonCanceled)}}, engine: &fakeEngine{}}, ask, exitCanceled, ""},
+		"superseded":           {console{reader: &fakeReader{reports: []db.RunReport{end(agent.ReasonSuperseded)}}, engine: &fakeEngine{}}, ask, exitCanceled, ""},
+		"detached":             {console{engine: &fakeEngine{}}, append(ask, "--detach"), exitOK, ""},
+		"exists":               {console{engine: &fakeEngine{startErr: errExists}}, ask, exitUsage, "exists already"},
+		"no Temporal":          {console{noTemporal: true}, ask, exitUnreachable, "Temporal cannot be reached"},
+		"start unanswered":     {console{engine: &fakeEngine{startErr: serviceerror.NewUnavailable("gone")}}, ask, exitUnreachable, "is safe"},
+		"start refused":        {console{engine: &fakeEngine{startErr: errBroken}}, ask, exitRunFailed, "broken"},
+		"unknown agent":        {console{reader: &fakeReader{}, engine: over(agent.RunResult{}, failed(agent.ErrorUnknownAgent, "no such agent"))}, ask, exitUsage, "no such agent"},
+		"conflict":             {console{reader: &fakeReader{}, engine: over(agent.RunResult{}, failed(agent.ErrorConversationConflict, "at version 3"))}, ask, exitUsage, "at version 3"},
+		"terminated":           {console{reader: &fakeReader{}, engine: over(agent.RunResult{}, &temporal.TerminatedError{})}, ask, exitRunFailed, "terminated from outside"},
+		"database down":        {console{reader: &fakeReader{err: db.ErrUnavailable}, engine: over(agent.RunResult{Status: agent.StatusSucceeded, Reason: agent.ReasonFinal}, nil)}, ask, exitOK, "PostgreSQL cannot be used"},
+		"no database":          {console{engine: &fakeEngine{}, env: map[string]string{"DATABASE_URL": ""}}, ask, exitUsage, "FAIRLEAD_DATABASE_URL"},
+		"follow, no database":  {console{engine: &fakeEngine{}, env: map[string]string{"DATABASE_URL": ""}}, []string{"follow", "run-1"}, exitUsage, "FAIRLEAD_DATABASE_URL"},
+		"cancel, no database":  {console{engine: &fakeEngine{}, env: map[string]string{"DATABASE_URL": ""}}, []string{"cancel", "run-1"}, exitUsage, "FAIRLEAD_DATABASE_URL"},
+		"no keys to seal with": {console{engine: &fakeEngine{startErr: db.ErrUnavailable}}, ask, exitUnreachable, "PostgreSQL cannot be reached"},
+		"destroyed keys":       {console{engine: &fakeEngine{startErr: fmt.Errorf("keys of user demo: %w", db.ErrKeysDestroyed)}}, ask, exitUsage, "were destroyed"},
+		"follow unknown":       {console{reader: &fakeReader{}, engine: &fakeEngine{ended: closed, err: errUnknownRun}}, []string{"follow", "run-9"}, exitUsage, "there is no run run-9"},
+		"follow, forgotten":    {console{reader: &fakeReader{reports: []db.RunReport{report()}}, engine: &fakeEngine{ended: closed, err: errUnknownRun}}, []string{"follow", "run-1"}, exitOK, ""},
 		"follow, Temporal down": {
 			console{reader: &fakeReader{reports: []db.RunReport{running(), report()}}, noTemporal: true},
 			[]string{"follow", "run-1"},
@@ -193,6 +199,8 @@ func TestExitCodes(t *testing.T) {
 		"follow, both down": {console{reader: &fakeReader{err: db.ErrUnavailable}, noTemporal: true}, []string{"follow", "run-1"}, exitUnreachable, "PostgreSQL cannot be reached"},
 		"show unknown":      {console{reader: &fakeReader{}}, []string{"show", "run-9"}, exitUsage, "there is no run run-9"},
 		"show, no database": {console{env: map[string]string{"DATABASE_URL": ""}}, []string{"show", "run-9"}, exitUsage, "FAIRLEAD_DATABASE_URL"},
+		"show, wrong key":   {console{reader: &fakeReader{err: fmt.Errorf("show run: %w", vault.ErrWrapped)}}, []string{"show", "run-9"}, exitUsage, "the one that the workers have"},
+		"show, destroyed":   {console{reader: &fakeReader{err: fmt.Errorf("show run: %w", db.ErrKeysDestroyed)}}, []string{"show", "run-9", "--content"}, exitUsage, "nobody can read"},
 		"show, down":        {console{reader: &fakeReader{err: db.ErrUnavailable}}, []string{"show", "run-9"}, exitUnreachable, "postgres://u@h/d"},
 		"list, down":        {console{reader: &fakeReader{err: db.ErrUnavailable}}, []string{"list"}, exitUnreachable, "is it running"},
 		"old schema":        {console{reader: &fakeReader{err: &db.SchemaError{Need: 1}}}, []string{"list"}, exitUnreachable, "migrate"},
@@ -247,6 +255,11 @@ func TestRefusedBeforeAnythingIsStarted(t *testing.T) {
 		"bad tenant":        {console{}, ask("--tenant", "a b"), "tenant must be"},
 		"empty run id":      {console{}, ask("--run-id", ""), "run_id is missing"},
 		"version":           {console{}, ask("--expect-version", "-1"), "conversation_version is negative"},
+		"no fact":           {console{}, ask("--fact", "payment-api"), "--fact must be KEY=VALUE"},
+		"odd fact":          {console{}, ask("--fact", "Service=payment-api"), "session.facts"},
+		"empty fact":        {console{}, ask("--fact", "service="), "session.facts"},
+		"odd tool":          {console{}, ask("--forbid", ""), "session.forbid"},
+		"odd prohibition":   {console{}, ask("--lift", "a b"), "session.lift"},
 		"unknown flag":      {console{}, ask("--max-stepz", "3"), "unknown flag"},
 		"message as words":  {console{}, []string{"run", "why", "does", "it"}, "--message"},
 		"unknown command":   {console{}, []string{"start"}, "no command"},
@@ -280,6 +293,7 @@ func TestRequest(t *testing.T) {
 	c := console{engine: &fakeEngine{}, stdin: "Why does it fail?\r\n"}
 	o := c.invoke(t.Context(), "run", "--agent", "opspilot", "--agent-version", "2", "--tenant", "acme", "--user", "ann", "--environment", "test",
 		"--conversation", "c-1", "--expect-version", "0", "--page", "services", "--flag", "a", "--flag", "b", "--max-steps", "3",
+		"--fact", "current_service=payment-api", "--fact", "filter=a=b, c", "--forbid", "restart_service", "--forbid", "open_ticket", "--lift", "p-1", "--lift", "p-2",
 		"--max-cost", "$0.05", "--timeout", "30s", "--message", "-", "--detach", "--json")
 	if o.code != exitOK {
 		t.Fatalf("exit code %d: %s", o.code, o.errOut)
@@ -292,6 +306,10 @@ func TestRequest(t *testing.T) {
 	want := agent.RunRequest{
 		Tenant: "acme", User: "ann", Environment: "test", Conversation: "c-1", ConversationVersion: ptr(int64(0)),
 		Agent: "opspilot", AgentVersion: "2", Page: "services", Flags: []string{"a", "b"}, Message: "Why does it fail?",
+		Session: &agent.SessionChange{
+			Facts:  []agent.ConfirmedFact{{Key: "current_service", Value: "payment-api"}, {Key: "filter", Value: "a=b, c"}},
+			Forbid: []string{"restart_service", "open_ticket"}, Lift: []string{"p-1", "p-2"},
+		},
 		Budget: &agent.BudgetOverride{MaxSteps: ptr(3), MaxCostMicros: ptr(int64(50_000)), Timeout: ptr(30 * time.Second)},
 	}
 	gotJSON, _ := json.Marshal(got)

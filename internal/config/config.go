@@ -4,9 +4,9 @@
 //
 // Every key of the file is also a variable: database.url is
 // FAIRLEAD_DATABASE_URL. Secrets come from the environment only; a file that
-// seems to hold one is refused. The package imports viper, Temporal's envconfig
-// and approval for the form of its keys, and is called by the mains and by
-// worker/host.
+// seems to hold one is refused. The package imports viper, Temporal's envconfig,
+// and approval and vault for the form of their keys, and is called by the mains
+// and by worker/host.
 package config
 
 import (
@@ -64,10 +64,13 @@ type Config struct {
 	Limits      Limits      `mapstructure:"limits"`
 	Concurrency Concurrency `mapstructure:"concurrency"`
 
-	// OpenAI, Approval and Temporal are never read from the file.
-	OpenAI   OpenAI   `mapstructure:"-"`
-	Approval Approval `mapstructure:"-"`
-	Temporal Temporal `mapstructure:"-"`
+	// OpenAI, Approval, Encryption, Codec and Temporal are never read from the
+	// file.
+	OpenAI     OpenAI     `mapstructure:"-"`
+	Approval   Approval   `mapstructure:"-"`
+	Encryption Encryption `mapstructure:"-"`
+	Codec      Codec      `mapstructure:"-"`
+	Temporal   Temporal   `mapstructure:"-"`
 
 	// File is the configuration file that was read, empty if none.
 	File string `mapstructure:"-"`
@@ -277,6 +280,10 @@ func Load(source Source) (Config, error) {
 			c.Approval.PublicKeys = append(c.Approval.PublicKeys, strings.TrimSpace(text))
 		}
 	}
+	c.Encryption = Encryption{Key: Secret(source.env(Variable(keyEncryptionKey))), KeyURI: source.env(Variable(keyEncryptionKeyURI))}
+	if c.Codec.Operators, err = parseOperators(source.env(Variable(keyCodecTokens))); err != nil {
+		return Config{}, err
+	}
 	if err := c.validate(); err != nil {
 		return Config{}, err
 	}
@@ -337,6 +344,7 @@ func (c Config) validate() error {
 			refuse(keyApprovalPublicKeys, "entry %d is the private key of %s; put the public key here, and make a new pair if a worker saw the private one", i+1, Variable(keyApprovalKey))
 		}
 	}
+	errs = append(errs, c.Encryption.validate())
 	atLeast("workflow_cache", int64(c.WorkflowCache), 0)
 	atLeast("database.max_conns", int64(c.Database.MaxConns), 1)
 	atLeast("limits.max_running", int64(c.Limits.MaxRunning), 0)
@@ -377,6 +385,8 @@ func (c Config) Redacted() Config {
 	c.OpenAI.APIKey = Secret(c.OpenAI.APIKey.String())
 	c.OpenAI.BaseURL = redactURL(c.OpenAI.BaseURL)
 	c.Approval.Key = Secret(c.Approval.Key.String())
+	c.Encryption.Key = Secret(c.Encryption.Key.String())
+	c.Codec = c.Codec.redacted()
 	c.Temporal = c.Temporal.redacted()
 	return c
 }

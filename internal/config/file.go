@@ -48,13 +48,15 @@ func checkFile(name string, read *viper.Viper) error {
 	keys := read.AllKeys()
 	slices.Sort(keys)
 	for _, key := range keys {
-		if looksSecret(key) {
+		if looksSecret(key) && plainKey(key) != plainKey(keyEncryptionKeyURI) {
 			return fmt.Errorf("configuration file %s: key %q looks like a secret; secrets are read from the environment only, take it out of the file", name, key)
 		}
 	}
 	for _, key := range keys {
-		if plainKey(key) == plainKey(keyApprovalPublicKeys) {
-			return fmt.Errorf("configuration file %s: %q is read from the environment only, take it out of the file and set %s", name, key, Variable(keyApprovalPublicKeys))
+		for _, only := range []string{keyApprovalPublicKeys, keyEncryptionKeyURI} {
+			if plainKey(key) == plainKey(only) {
+				return fmt.Errorf("configuration file %s: %q is read from the environment only, take it out of the file and set %s", name, key, Variable(only))
+			}
 		}
 		if !slices.Contains(known, key) {
 			return fmt.Errorf("configuration file %s: unknown key %q; the keys are %s", name, key, strings.Join(known, ", "))
@@ -87,7 +89,7 @@ func holdsPassword(value string) bool {
 // apiKey, API-KEY. "tokens" alone is a count here and everywhere in fairlead.
 func looksSecret(key string) bool {
 	plain := plainKey(key)
-	for _, word := range []string{"apikey", "approvalkey", "password", "passwd", "passphrase", "secret", "accesstoken", "authtoken", "bearer", "credential", "privatekey"} {
+	for _, word := range []string{"apikey", "approvalkey", "encryptionkey", "codectoken", "password", "passwd", "passphrase", "secret", "accesstoken", "authtoken", "bearer", "credential", "privatekey"} {
 		if strings.Contains(plain, word) {
 			return true
 		}

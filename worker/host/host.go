@@ -3,6 +3,11 @@
 // A program that serves agents of its own calls Main and nothing else; see
 // worker/main.go in this repository, which serves the example agents.
 //
+// Content is encrypted under the key-encryption key that FAIRLEAD_ENCRYPTION_KEY
+// or FAIRLEAD_ENCRYPTION_KEY_URI names, and without one there is no worker. A
+// program whose key is in a KMS registers Tink's client for it before it calls
+// Main (registry.RegisterKMSClient of tink-go).
+//
 // The package imports everything below it. Nothing but mains imports it.
 package host
 
@@ -15,6 +20,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/tink-crypto/tink-go/v2/tink"
 	"go.temporal.io/sdk/interceptor"
 	"go.uber.org/zap"
 
@@ -75,6 +81,7 @@ type host struct {
 	metrics   *telemetry.Metrics
 	readiness *telemetry.Readiness
 	db        *db.DB
+	kek       tink.AEAD
 	runs      *activities.Runs
 	agents    []string
 	migrate   bool
@@ -99,7 +106,11 @@ func Run(ctx context.Context, options Options) error {
 	}
 	defer func() { _ = log.Sync() }()
 
-	database, err := openDatabase(ctx, settings)
+	kek, err := settings.KeyEncryption()
+	if err != nil {
+		return &SetupError{err}
+	}
+	database, err := openDatabase(ctx, settings, kek)
 	if err != nil {
 		return &SetupError{err}
 	}
@@ -125,13 +136,14 @@ func Run(ctx context.Context, options Options) error {
 	}
 	h := &host{
 		settings: settings, log: log, metrics: metrics, readiness: readiness,
-		db: database, runs: runs, agents: wiring.definitions.Names(), migrate: options.Migrate,
+		db: database, kek: kek, runs: runs, agents: wiring.definitions.Names(), migrate: options.Migrate,
 		interceptors: options.Interceptors,
 	}
 	return h.run(ctx)
 }
 
-// Migrate brings the database schema up to this program's version and returns.
+// Migrate brings the database schema up to this program's version, encrypts the
+// content that older versions stored as it was, and returns.
 func Migrate(ctx context.Context, options Options) error {
 	settings, err := loadSettings(options)
 	if err != nil {
@@ -141,11 +153,22 @@ func Migrate(ctx context.Context, options Options) error {
 	if err != nil {
 		return err
 	}
-	if err := db.Migrate(ctx, settings.Database.URL); err != nil {
+	kek, err := settings.KeyEncryption()
+	if err != nil {
+		return &SetupError{err}
+	}
+	if err := migrate(ctx, settings.Database.URL, kek); err != nil {
 		return err
 	}
 	log.Info("the database schema is up to date", zap.Int64("version", db.SchemaVersion()))
 	return nil
+}
+
+func migrate(ctx context.Context, url string, kek tink.AEAD) error {
+	if err := db.Migrate(ctx, url); err != nil {
+		return err
+	}
+	return db.SealPlain(ctx, url, kek)
 }
 
 // SetupError is a setting, definition or tool that cannot be used. Its text says
@@ -181,8 +204,8 @@ func newLog(settings config.Config, options Options) (*zap.Logger, error) {
 	return log, nil
 }
 
-func openDatabase(ctx context.Context, settings config.Config) (*db.DB, error) {
-	return db.Open(context.WithoutCancel(ctx), settings.Database.URL, db.Options{MaxConns: settings.Database.MaxConns})
+func openDatabase(ctx context.Context, settings config.Config, kek tink.AEAD) (*db.DB, error) {
+	return db.Open(context.WithoutCancel(ctx), settings.Database.URL, db.Options{MaxConns: settings.Database.MaxConns, KeyEncryption: kek})
 }
 
 // closeDatabase waits a moment for transactions in flight. One that hangs is

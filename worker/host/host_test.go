@@ -17,12 +17,16 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/definition"
+	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/db/dbtest"
+	"github.com/fairlead/fairlead/internal/codec"
+	"github.com/fairlead/fairlead/internal/vault"
 	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/model/scripted"
 	"github.com/fairlead/fairlead/worker/host"
@@ -43,6 +47,11 @@ func TestStartsWhileEverythingIsDown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	key, err := vault.GenerateLocal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := databaseURL.String()
 	database, temporal := newGate(t, databaseURL.Host), newGate(t, temporalAddress)
 	databaseURL.Host = database.address
 	health := freeAddress(t)
@@ -51,6 +60,7 @@ func TestStartsWhileEverythingIsDown(t *testing.T) {
 		"FAIRLEAD_DATABASE_URL": databaseURL.String(), "TEMPORAL_ADDRESS": temporal.address,
 		"FAIRLEAD_HTTP_ADDRESS": health, "FAIRLEAD_TASK_QUEUE": queue, "FAIRLEAD_SHUTDOWN_GRACE": "2s",
 		"FAIRLEAD_LOG_FORMAT": "json", "FAIRLEAD_MODEL": "", "FAIRLEAD_DEFINITIONS": "", "FAIRLEAD_CATALOGUE": "", "FAIRLEAD_LOG_LEVEL": "",
+		"FAIRLEAD_ENCRYPTION_KEY": key, "FAIRLEAD_ENCRYPTION_KEY_URI": "",
 	} {
 		t.Setenv(name, value)
 	}
@@ -74,13 +84,13 @@ func TestStartsWhileEverythingIsDown(t *testing.T) {
 	}
 	database.open()
 	readiness("ready", "200")
-	answer(t, temporalAddress, queue)
+	answer(t, temporalAddress, queue, direct, key)
 
 	temporal.close()
 	readiness("temporal", "the Temporal server cannot be reached")
 	temporal.open()
 	readiness("ready", "200")
-	answer(t, temporalAddress, queue)
+	answer(t, temporalAddress, queue, direct, key)
 
 	stop()
 	select {
@@ -127,9 +137,21 @@ func options(logs io.Writer) host.Options {
 	}
 }
 
-func answer(t *testing.T, address, queue string) {
+// answer has one run carried out by the worker. Its history holds no content.
+func answer(t *testing.T, address, queue, databaseURL, key string) {
 	t.Helper()
-	c, err := client.Dial(client.Options{HostPort: address, Namespace: os.Getenv("TEMPORAL_NAMESPACE"), Logger: silent{}})
+	kek, err := vault.Local(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	database, err := db.Open(t.Context(), databaseURL, db.Options{MaxConns: 2, KeyEncryption: kek})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer database.Close()
+	c, err := client.Dial(client.Options{
+		HostPort: address, Namespace: os.Getenv("TEMPORAL_NAMESPACE"), Logger: silent{}, DataConverter: codec.DataConverter(database),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,15 +170,34 @@ func answer(t *testing.T, address, queue string) {
 	if err := run.Get(ctx, &result); err != nil || result.Status != agent.StatusSucceeded {
 		t.Errorf("the run ended as %+v, %v", result, err)
 	}
+	for events := c.GetWorkflowHistory(ctx, run.GetID(), "", false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
+		event, err := events.Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := event.String(); strings.Contains(text, question) || strings.Contains(text, reply) {
+			t.Errorf("content in the history: %s", text)
+		}
+	}
 }
 
 func TestSettingsAreChecked(t *testing.T) {
-	t.Setenv("FAIRLEAD_DATABASE_URL", "")
 	t.Setenv("DATABASE_URL", "")
-	err := host.Run(t.Context(), host.Options{})
-	var setup *host.SetupError
-	if err == nil || !errors.As(err, &setup) || !strings.Contains(err.Error(), "FAIRLEAD_DATABASE_URL") {
-		t.Errorf("got %v", err)
+	for name, test := range map[string]struct{ database, key, uri, want string }{
+		"no database":     {"", "", "", "FAIRLEAD_DATABASE_URL"},
+		"no key":          {"postgres://u@127.0.0.1:1/d", "", "", "starter encryption-key"},
+		"a malformed key": {"postgres://u@127.0.0.1:1/d", "x", "", "FAIRLEAD_ENCRYPTION_KEY)"},
+		"a foreign KMS":   {"postgres://u@127.0.0.1:1/d", "", "absent-kms://key", "no KMS client for absent-kms://"},
+	} {
+		t.Setenv("FAIRLEAD_DATABASE_URL", test.database)
+		t.Setenv("FAIRLEAD_ENCRYPTION_KEY", test.key)
+		t.Setenv("FAIRLEAD_ENCRYPTION_KEY_URI", test.uri)
+		for _, err := range []error{host.Run(t.Context(), host.Options{Log: io.Discard}), host.Migrate(t.Context(), host.Options{Log: io.Discard})} {
+			var setup *host.SetupError
+			if err == nil || !errors.As(err, &setup) || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%s: %v, want %q in it", name, err, test.want)
+			}
+		}
 	}
 }
 

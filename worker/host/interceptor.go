@@ -39,7 +39,7 @@ func (i *stopInbound) ExecuteActivity(ctx context.Context, in *interceptor.Execu
 	select {
 	case <-i.stopping:
 		switch activity.GetInfo(ctx).ActivityType.Name {
-		case agent.ActivityNextAction, agent.ActivityCommitWrite, agent.ActivityResolveWrite:
+		case agent.ActivityNextAction, agent.ActivitySummarize, agent.ActivityCommitWrite, agent.ActivityResolveWrite:
 			return nil, activities.HandBack(ctx)
 		}
 	default:

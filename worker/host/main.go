@@ -95,7 +95,7 @@ func command(build func() (Options, error)) *cobra.Command {
 	run.Flags().BoolVar(&migrate, "migrate", false, "bring the database schema up to date first (the login must own it)")
 	root.AddCommand(run, &cobra.Command{
 		Use:   "migrate",
-		Short: "Bring the database schema up to date and exit",
+		Short: "Bring the database schema up to date, encrypt what older versions stored, and exit",
 		Args:  noArguments,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return Migrate(c.Context(), Options{ConfigFile: file})

@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.uber.org/zap"
 
+	"github.com/fairlead/fairlead/internal/codec"
 	"github.com/fairlead/fairlead/internal/telemetry"
 )
 
@@ -67,6 +68,7 @@ func (h *host) connect(ctx context.Context) (client.Client, error) {
 	options.Identity = identity()
 	options.Logger = telemetry.TemporalLogger(h.log)
 	options.MetricsHandler = h.metrics.Temporal()
+	options.DataConverter = codec.DataConverter(h.db)
 	var retry backoff
 	for {
 		dialing, cancel := context.WithTimeout(ctx, probeTimeout)

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 const (
@@ -54,7 +55,7 @@ func (h *host) watchDatabase(ctx context.Context, usable chan<- struct{}) {
 	look := func(ctx context.Context) error {
 		if !migrated {
 			// A migration takes as long as it takes; it is not a probe.
-			if err := db.Migrate(ctx, h.settings.Database.URL); err != nil {
+			if err := migrate(ctx, h.settings.Database.URL, h.kek); err != nil {
 				return err
 			}
 			migrated = true
@@ -106,7 +107,7 @@ func (h *host) watch(ctx context.Context, check string, look func(context.Contex
 
 func (h *host) fail(check string, err error) {
 	if h.readiness.Fail(check, reason(err)) {
-		h.log.Warn("check failed, trying again until it passes", zap.String("check", check), zap.String("reason", reason(err)))
+		h.log.Warn("check failed, trying again until it passes", zap.String("check", check), zap.String("reason", reason(err)), zap.NamedError("cause", vault.Cause(err)))
 	}
 }
 
@@ -132,6 +133,8 @@ func reason(err error) string {
 		return schema.Error() + " (worker migrate, or worker run --migrate)"
 	case errors.Is(err, db.ErrUnavailable):
 		return "the database cannot be reached"
+	case errors.Is(err, vault.ErrWrapped):
+		return vault.ErrWrapped.Error()
 	case errors.As(err, &unavailable), errors.As(err, &timedOut), errors.Is(err, context.DeadlineExceeded):
 		return "the Temporal server cannot be reached"
 	case errors.As(err, &denied):

@@ -3,18 +3,21 @@ package host
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tink-crypto/tink-go/v2/tink"
 	"go.temporal.io/api/serviceerror"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/internal/telemetry"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 func TestWatchSaysEachChangeOnce(t *testing.T) {
@@ -78,8 +81,16 @@ func TestWatchSaysEachChangeOnce(t *testing.T) {
 	})
 }
 
+// lostKMS is a KMS that cannot be reached.
+type lostKMS struct{ tink.AEAD }
+
+func (lostKMS) Encrypt(_, _ []byte) ([]byte, error) {
+	return nil, fmt.Errorf("dial tcp 10.0.0.7:443: %w", context.DeadlineExceeded)
+}
+
 func TestReasonsAreStable(t *testing.T) {
 	t.Parallel()
+	_, _, unwrapped := vault.New(lostKMS{}).Make(vault.Owner{Tenant: "acme", Subject: "ann"})
 	for _, test := range []struct {
 		err  error
 		want string
@@ -88,11 +99,15 @@ func TestReasonsAreStable(t *testing.T) {
 		{context.DeadlineExceeded, "the Temporal server cannot be reached"},
 		{serviceerror.NewPermissionDenied("nope", ""), "denies access"},
 		{serviceerror.NewNamespaceNotFound("ops"), "TEMPORAL_NAMESPACE"},
+		{fmt.Errorf("open keys: %w", unwrapped), "cannot be wrapped or unwrapped: the KMS fails"},
 		{errors.New("something else"), "something else"},
 	} {
 		if got := reason(test.err); !strings.Contains(got, test.want) || strings.Contains(got, "10.0.0.7") {
 			t.Errorf("%v: %q", test.err, got)
 		}
+	}
+	if got := reason(fmt.Errorf("keys of acme: %w", unwrapped)); got != vault.ErrWrapped.Error() {
+		t.Errorf("keys that cannot be unwrapped: %q", got)
 	}
 }
 

@@ -115,7 +115,8 @@ func TestEveryActivityIsRegistered(t *testing.T) {
 		agent.ActivityResolveWrite:    reflect.TypeFor[func(context.Context, agent.ResolveWriteInput) (agent.WriteOutcome, error)](),
 		agent.ActivityExpirePlan:      reflect.TypeFor[func(context.Context, agent.ExpirePlanInput) (agent.WriteOutcome, error)](),
 		agent.ActivityRefuseApprovals: reflect.TypeFor[func(context.Context, agent.RefuseApprovalsInput) error](),
-		agent.ActivityEndRun:          reflect.TypeFor[func(context.Context, agent.EndRunInput) (agent.RunResult, error)](),
+		agent.ActivityEndRun:          reflect.TypeFor[func(context.Context, agent.EndRunInput) (agent.EndRunOutput, error)](),
+		agent.ActivitySummarize:       reflect.TypeFor[func(context.Context, agent.SummarizeInput) (agent.SummarizeOutput, error)](),
 	}
 	for _, name := range agent.Activities() {
 		want, ok := signature[name]
@@ -223,7 +224,7 @@ func TestStopInterceptor(t *testing.T) {
 			return false, nil
 		}
 	}
-	for _, name := range []string{agent.ActivityNextAction, agent.ActivityReadTool} {
+	for _, name := range []string{agent.ActivityNextAction, agent.ActivitySummarize, agent.ActivityReadTool} {
 		env.RegisterActivityWithOptions(stopped, activity.RegisterOptions{Name: name})
 	}
 	told := func(name string) (bool, error) {
@@ -234,7 +235,7 @@ func TestStopInterceptor(t *testing.T) {
 		var told bool
 		return told, value.Get(&told)
 	}
-	for _, name := range []string{agent.ActivityNextAction, agent.ActivityReadTool} {
+	for _, name := range []string{agent.ActivityNextAction, agent.ActivitySummarize, agent.ActivityReadTool} {
 		if told, err := told(name); err != nil || told {
 			t.Errorf("%s before the stop: told %v, %v", name, told, err)
 		}
@@ -243,8 +244,10 @@ func TestStopInterceptor(t *testing.T) {
 	if told, err := told(agent.ActivityReadTool); err != nil || !told {
 		t.Errorf("a read during the stop: told %v, %v", told, err)
 	}
-	if _, err := told(agent.ActivityNextAction); err == nil || !strings.Contains(err.Error(), agent.ErrorHandedBack) {
-		t.Errorf("a model call began during the stop: %v", err)
+	for _, name := range []string{agent.ActivityNextAction, agent.ActivitySummarize} {
+		if _, err := told(name); err == nil || !strings.Contains(err.Error(), agent.ErrorHandedBack) {
+			t.Errorf("%s, a model call, began during the stop: %v", name, err)
+		}
 	}
 }
 
