@@ -1,7 +1,10 @@
 package opspilot_test
 
 import (
+	"context"
 	"net/http/httptest"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,25 +16,122 @@ import (
 	"github.com/fairlead/fairlead/examples/opspilot/patient"
 	"github.com/fairlead/fairlead/examples/opspilot/policies"
 	"github.com/fairlead/fairlead/examples/opspilot/tickets"
+	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/model/scripted"
 )
 
-// runs returns a suite in which OpsPilot runs as in production: its definition,
-// policies and tools, and a service that really runs.
-func (w ward) runs(t *testing.T, config opspilot.Config, script scripted.Script, options ...opspilot.Option) func(message string, events ...agenttest.Event) *agenttest.Result {
+// suite is one in which OpsPilot runs as in production: its definition, policies
+// and tools, and a service that really runs.
+func (w ward) suite(t *testing.T, config opspilot.Config, script scripted.Script, options ...opspilot.Option) *agenttest.Suite {
 	t.Helper()
 	config.RegistryDir = patient.RegistryDir(w.dir)
 	tools, err := opspilot.Tools(config)
 	require.NoError(t, err)
 	definition, err := opspilot.Definition(options...)
 	require.NoError(t, err)
-	suite := agenttest.New(t, agenttest.Config{Definition: definition, Tools: tools, Script: script, Policies: policies.Files})
+	return agenttest.New(t, agenttest.Config{Definition: definition, Tools: tools, Script: script, Policies: policies.Files})
+}
+
+// say runs the agent on a message.
+type say func(message string, events ...agenttest.Event) *agenttest.Result
+
+// runs returns a say for which each message begins a conversation.
+func (w ward) runs(t *testing.T, config opspilot.Config, script scripted.Script, options ...opspilot.Option) say {
+	t.Helper()
+	suite := w.suite(t, config, script, options...)
 	return func(message string, events ...agenttest.Event) *agenttest.Result {
 		t.Helper()
 		request := suite.Request(message)
 		request.Tenant, request.Environment = "demo", "production"
 		return suite.RunRequest(request, events...)
 	}
+}
+
+// talk returns a say for which all messages are of one conversation.
+func (w ward) talk(t *testing.T, script scripted.Script) say {
+	t.Helper()
+	suite := w.suite(t, opspilot.Config{}, script)
+	return func(message string, events ...agenttest.Event) *agenttest.Result {
+		t.Helper()
+		request := suite.Request(message)
+		request.Tenant, request.Environment, request.Conversation = "demo", "production", "talk"
+		return suite.RunRequest(request, events...)
+	}
+}
+
+// deaf plays a model that does not hear what the application says.
+func deaf(script scripted.Script) scripted.Script {
+	return func(ctx context.Context, request model.Request) (scripted.Turn, error) {
+		request.Messages = slices.DeleteFunc(slices.Clone(request.Messages), func(m model.Message) bool {
+			return m.Role == model.RoleUser && strings.HasPrefix(m.Text, `{"fairlead_context":`)
+		})
+		return script(ctx, request)
+	}
+}
+
+// What "it" is, is a fact of the conversation that a tool has settled.
+func TestAgentKnowsWhatItIs(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.sick(t, "")
+	talk := w.talk(t, opspilot.Script(0))
+	talk("Why does payment-api fail?").WantCalls(opspilot.FindService, opspilot.ServiceStatus, opspilot.QueryLogs, opspilot.QueryLogs)
+	for question, want := range map[string]string{"And its error log?": "2 ERROR lines", "它的错误日志呢": "2 条 ERROR"} {
+		result := talk(question)
+		// Nothing was looked up: the ID is nowhere but in the facts.
+		result.WantCalls(opspilot.ServiceStatus, opspilot.QueryLogs, opspilot.QueryLogs)
+		require.JSONEq(t, `{"service_id":"payment-api.production"}`, result.Calls[0].Arguments)
+		require.Contains(t, result.Answer, want)
+	}
+}
+
+// What the user forbade is refused before it is planned, whatever the model
+// wants, and is not even proposed by one that listens.
+func TestAgentMayNotDoWhatTheUserForbade(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	p := w.admit(t, patient.StartConfig{})
+	before, err := p.Current()
+	require.NoError(t, err)
+	const forbid = "Check payment-api in production, and never restart production."
+
+	talk := w.talk(t, deaf(opspilot.Script(0)))
+	talk(forbid)
+	result := talk("Restart payment-api.")
+	result.WantEnd(agent.ReasonFinal)
+	result.WantCalls(opspilot.FindService, opspilot.ServiceStatus, opspilot.QueryLogs, opspilot.QueryLogs, opspilot.RestartService+": prohibited")
+	require.Empty(t, result.Plans)
+	require.Empty(t, result.Writes)
+	require.Contains(t, result.Answer, "it was refused because you have forbidden it")
+
+	talk = w.talk(t, opspilot.Script(0))
+	talk(forbid)
+	result = talk("Restart it.")
+	result.WantCalls(opspilot.ServiceStatus, opspilot.QueryLogs, opspilot.QueryLogs)
+	require.Contains(t, result.Answer, "I have not proposed a restart, because you said: ")
+	require.Contains(t, result.Answer, "never restart production")
+	after, err := p.Current()
+	require.NoError(t, err)
+	require.Equal(t, before.PID, after.PID)
+
+	// Who forbade it may allow it again.
+	result = talk("You may restart production again.", agenttest.When(agenttest.PlanWaits(), agenttest.ApproveAs("bob")))
+	result.WantCalls(opspilot.ServiceStatus, opspilot.QueryLogs, opspilot.QueryLogs, opspilot.RestartService, opspilot.ServiceStatus, opspilot.QueryLogs)
+	after, err = p.Current()
+	require.NoError(t, err)
+	require.NotEqual(t, before.PID, after.PID)
+}
+
+// "By yourself" forbids nothing that a person confirms.
+func TestAgentAsksWhoWantsToBeAsked(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.admit(t, patient.StartConfig{})
+	talk := w.talk(t, opspilot.Script(0))
+	result := talk("Check payment-api in production, and never restart production by yourself.")
+	require.Empty(t, result.Plans)
+	result = talk("Restart it.", agenttest.When(agenttest.PlanWaits(), agenttest.DeclineAs("bob")))
+	result.WantCalls(opspilot.ServiceStatus, opspilot.QueryLogs, opspilot.QueryLogs, opspilot.RestartService+": declined")
 }
 
 func TestAgentRestartsWhatSomebodyElseConfirmed(t *testing.T) {

@@ -61,15 +61,27 @@ func (s observed) answer(r report) string {
 	}
 	list(&text, p.evidence, s.evidence(f))
 	s.steps(&text, p.next[verdict], f)
+	if !r.restart.asked && (verdict == leaking || s.wish.fix && s.forbidden()) {
+		text.WriteString("\n" + s.offer() + "\n")
+	}
 	if verdict == leaking {
-		if s.wish.handsOff {
-			text.WriteString("\n" + p.handsOff + "\n")
-		} else if !r.restart.asked {
-			text.WriteString("\n" + p.offer + "\n")
-		}
 		text.WriteString("\n" + p.notSeen + "\n")
 	}
 	return strings.TrimRight(text.String(), "\n")
+}
+
+// offer says what becomes of a restart that was not proposed.
+func (s observed) offer() string {
+	said, covered := s.known.forbids(RestartService)
+	switch {
+	case covered && !said.asks():
+		return fmt.Sprintf(s.phrases.forbidden, said.Text)
+	case covered:
+		return fmt.Sprintf(s.phrases.offerAsked, said.Text)
+	case s.wish.handsOff:
+		return s.phrases.handsOff
+	}
+	return s.phrases.offer
 }
 
 // answerRestarted says what was before the restart and what is now.

@@ -54,5 +54,5 @@ func ExampleTools() {
 		panic(err)
 	}
 	fmt.Println(string(result.Content))
-	// Output: {"query":"payment","environment":"production","total":1,"services":[{"service_id":"payment-api.production","name":"payment-api","environment":"production","started_at":"2026-01-31T08:00:00Z"}]}
+	// Output: {"query":"payment","environment":"production","total":1,"chosen":{"service_id":"payment-api.production","name":"payment-api","environment":"production","started_at":"2026-01-31T08:00:00Z"},"services":[{"service_id":"payment-api.production","name":"payment-api","environment":"production","started_at":"2026-01-31T08:00:00Z"}]}
 }

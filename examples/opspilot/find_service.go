@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -24,10 +25,13 @@ type findServiceArguments struct {
 
 // foundServices is the answer of find_service.
 type foundServices struct {
-	Query       string         `json:"query"`
-	Environment string         `json:"environment"`
-	Total       int            `json:"total"`
-	Services    []foundService `json:"services"`
+	Query       string `json:"query"`
+	Environment string `json:"environment"`
+	Total       int    `json:"total"`
+	// Chosen is the service that was meant, if the answer is clear: the only one
+	// of exactly that name, or the only match.
+	Chosen   *foundService  `json:"chosen,omitempty"`
+	Services []foundService `json:"services"`
 	// Others are names of services that did not match, given only when none did.
 	Others            []string `json:"others,omitempty"`
 	UnreadableEntries int      `json:"unreadable_entries,omitempty"`
@@ -47,7 +51,8 @@ func newFindService(_ Config, registry *services.Registry) (tool.Tool, error) {
 		Name:    FindService,
 		Version: "1",
 		Description: "Find running services by name and get their service_id, which the other tools need. " +
-			"Only services of the environment that you work in are visible. If nothing matches, the names of other services are listed.",
+			"Only services of the environment that you work in are visible. If it is clear which one was meant, it is in chosen. " +
+			"If nothing matches, the names of other services are listed.",
 		Parameters: json.RawMessage(`{
 			"type": "object",
 			"properties": {
@@ -58,6 +63,7 @@ func newFindService(_ Config, registry *services.Registry) (tool.Tool, error) {
 			"additionalProperties": false
 		}`),
 		Risk: tool.Read, Fast: true, Source: "service-registry", Trust: tool.Authoritative,
+		Facts: serviceFacts("/chosen"),
 	}
 	built, err := tool.NewRead(spec, func(_ context.Context, call tool.Invocation, a findServiceArguments) (tool.Result, error) {
 		environment := call.Actor.Scope.Environment
@@ -67,7 +73,7 @@ func newFindService(_ Config, registry *services.Registry) (tool.Tool, error) {
 		}
 		found := matchServices(records, a.Query)
 		found.Query, found.Environment, found.UnreadableEntries = a.Query, environment, unreadable
-		return tool.JSON(found)
+		return noted(found, found.note())
 	})
 	return authorized{built, func(_ context.Context, call tool.Invocation) error {
 		var a findServiceArguments
@@ -106,8 +112,11 @@ func matchServices(records []services.Record, query string) foundServices {
 	}
 	slices.SortStableFunc(matches, func(a, b match) int { return cmp.Compare(a.rank, b.rank) })
 	result.Total = len(matches)
+	if len(matches) == 1 || len(matches) > 1 && matches[0].rank == 0 && matches[1].rank > 0 {
+		result.Chosen = new(described(matches[0].record))
+	}
 	for _, m := range matches[:min(len(matches), maxServices)] {
-		result.Services = append(result.Services, foundService{m.record.ID, m.record.Name, m.record.Environment, m.record.StartedAt})
+		result.Services = append(result.Services, described(m.record))
 	}
 	if len(matches) == 0 {
 		for _, record := range records[:min(len(records), maxServices)] {
@@ -115,6 +124,22 @@ func matchServices(records []services.Record, query string) foundServices {
 		}
 	}
 	return result
+}
+
+func described(r services.Record) foundService {
+	return foundService{r.ID, r.Name, r.Environment, r.StartedAt}
+}
+
+// note is the result in one line.
+func (f foundServices) note() string {
+	switch {
+	case f.Chosen != nil:
+		return "found " + f.Chosen.ID
+	case f.Total == 0:
+		return "no service matches"
+	default:
+		return fmt.Sprintf("%d services match, %s first; none was chosen", f.Total, f.Services[0].ID)
+	}
 }
 
 func lettersAndDigits(s string) string {

@@ -64,6 +64,8 @@ func newOpenTicket(config Config, registry *services.Registry) (tool.Tool, error
 		}`),
 		Risk: tool.Write, Timeout: timeout + reportMargin, InFlight: noticeMargin,
 		Source: "ticket-service", Trust: tool.Authoritative,
+		Facts: []tool.Fact{{Key: "last_ticket", Pointer: "/ticket_id"}},
+		Verbs: []string{"ticket", "工单", "开单", "提单"},
 	}
 	o := ticketOpener{registry, loopbackClient(timeout), base}
 	return tool.NewWrite(spec, tool.WriteFuncs[openTicketArguments]{
@@ -165,5 +167,5 @@ func opened(request tickets.Request, call tool.Invocation, got reply) (tool.Resu
 	if ticket.Request != request || ticket.Key != call.Key || ticket.ID == "" || ticket.OpenedAt.IsZero() {
 		return tool.Result{}, errors.New("read the ticket: it is not the one that was asked for")
 	}
-	return tool.JSON(openedTicket{ticket.ID, ticket.ServiceID, ticket.OpenedAt})
+	return noted(openedTicket{ticket.ID, ticket.ServiceID, ticket.OpenedAt}, "opened "+ticket.ID+" about "+ticket.ServiceID)
 }

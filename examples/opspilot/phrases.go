@@ -23,6 +23,8 @@ type phrases struct {
 	results                       map[verdict]string
 	restarted, before, after      string
 	offer, handsOff, notRestarted string
+	// forbidden and offerAsked take the user's own words.
+	forbidden, offerAsked string
 	// refusals say why nothing was restarted; others take the code.
 	refusals map[agent.ToolErrorCode]string
 	refused  string
@@ -92,12 +94,15 @@ var english = phrases{
 	after:        "After the restart:",
 	offer:        "If I am asked to fix it, I propose the restart, and a person confirms or declines it before anything happens.",
 	handsOff:     "I have not proposed a restart, because I was asked to leave it alone.",
+	forbidden:    "I have not proposed a restart, because you said: \"%s\". That stands until you take it back.",
+	offerAsked:   "You said: \"%s\". If I am asked to fix it, I propose the restart, and a person confirms or declines it before anything happens.",
 	notRestarted: "Nothing was restarted: %s. %s",
 	refusals: map[agent.ToolErrorCode]string{
 		agent.ToolDeclined:     "I proposed it, and it was declined",
 		agent.ToolNotConfirmed: "I proposed it, and nobody confirmed it in time",
 		agent.ToolConflict:     "the service changed before it could be done",
 		agent.ToolForbidden:    "it is not allowed here",
+		agent.ToolProhibited:   "I proposed it, and it was refused because you have forbidden it; that stands until you take it back",
 		agent.ToolUnknown:      "I have no tool for it here",
 	},
 	refused:        "restart_service did not succeed (%s)",
@@ -156,12 +161,15 @@ var chinese = phrases{
 	after:        "重启之后：",
 	offer:        "如需修复，我会提出重启，由人确认或拒绝之后才会执行。",
 	handsOff:     "我没有提出重启，因为您要求不要动它。",
+	forbidden:    "我没有提出重启，因为您说过：“%s”。在您收回之前，这一条一直有效。",
+	offerAsked:   "您说过：“%s”。如需修复，我会提出重启，由人确认或拒绝之后才会执行。",
 	notRestarted: "没有重启任何服务：%s。%s",
 	refusals: map[agent.ToolErrorCode]string{
 		agent.ToolDeclined:     "我提出了重启，但被拒绝了",
 		agent.ToolNotConfirmed: "我提出了重启，但没有人及时确认",
 		agent.ToolConflict:     "在执行之前服务已发生变化",
 		agent.ToolForbidden:    "这里不允许重启",
+		agent.ToolProhibited:   "我提出了重启，但因为您禁止过而被拒绝；在您收回之前，这一条一直有效",
 		agent.ToolUnknown:      "这里没有可用于重启的工具",
 	},
 	refused:        "restart_service 没有成功（%s）",

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -90,9 +91,22 @@ func newQueryLogs(_ Config, registry *services.Registry) (tool.Tool, error) {
 			return tool.Result{}, &tool.Error{Code: agent.ToolUnavailable, Message: "the log could not be read", Transient: true, Err: err}
 		}
 		found.ServiceID = record.ID
-		return tool.JSON(found)
+		return noted(found, found.note(a.Level))
 	})
 	return authorized{built, serviceInEnvironment(registry)}, err
+}
+
+// note is the result in one line: numbers alone, as the lines are what others
+// wrote.
+func (f foundLines) note(level string) string {
+	lines := "lines"
+	if level != "" {
+		lines = level + " lines"
+	}
+	if f.MatchedTotal == 0 || f.FirstTime == nil || f.LastTime == nil {
+		return "no " + lines
+	}
+	return fmt.Sprintf("%d %s from %s to %s", f.MatchedTotal, lines, clock(*f.FirstTime), clock(*f.LastTime))
 }
 
 func (a queryLogsArguments) filter() (logFilter, error) {

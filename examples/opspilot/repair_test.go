@@ -106,6 +106,7 @@ func TestScriptAfterARestartThatDidNotHappen(t *testing.T) {
 		agent.ToolNotConfirmed: {"nobody confirmed it in time", "没有人及时确认"},
 		agent.ToolConflict:     {"the service changed before it could be done", "服务已发生变化"},
 		agent.ToolForbidden:    {"it is not allowed here", "不允许重启"},
+		agent.ToolProhibited:   {"it was refused because you have forbidden it", "因为您禁止过而被拒绝"},
 		agent.ToolUnknown:      {"I have no tool for it here", "没有可用于重启的工具"},
 		agent.ToolUnavailable:  {"restart_service did not succeed (unavailable)", "没有成功（unavailable）"},
 	} {
@@ -174,7 +175,7 @@ func TestScriptSaysHowItIsAfterTheRestart(t *testing.T) {
 				messages = append(messages, model.Message{Role: model.RoleTool, CallID: calls[i].ID, Text: answer})
 			}
 		}
-		add(`{"content":{"query":"payment-api","services":[{"service_id":"payment-api.production","name":"payment-api","environment":"production"}]}}`,
+		add(`{"content":{"query":"payment-api","chosen":{"service_id":"payment-api.production","name":"payment-api","environment":"production"}}}`,
 			call("1", opspilot.FindService, `{}`))
 		add(broken+"\n"+errs, call("2", opspilot.ServiceStatus, `{}`), call("3", opspilot.QueryLogs, `{"level":"ERROR","limit":1}`))
 		add(none, call("4", opspilot.QueryLogs, `{"level":"WARN","limit":1}`))

@@ -61,6 +61,11 @@ func newRestartService(config Config, registry *services.Registry) (tool.Tool, e
 		}`),
 		Risk: tool.Write, Timeout: timeout + reportMargin, InFlight: noticeMargin,
 		Source: "service-supervisor", Trust: tool.Authoritative,
+		Facts: []tool.Fact{
+			{Key: "last_restarted_service", Pointer: "/service_id"},
+			{Key: "last_restart", Pointer: "/restarted_at"},
+		},
+		Verbs: []string{"restart", "reboot", "bounce", "重启", "重新启动"},
 	}
 	r := restarter{registry, loopbackClient(timeout)}
 	return tool.NewWrite(spec, tool.WriteFuncs[restartServiceArguments]{
@@ -163,5 +168,6 @@ func restarted(record services.Record, call tool.Invocation, got reply) (tool.Re
 	if done.State != services.RestartDone || done.Key != call.Key || done.FromVersion != call.Version || done.ToVersion == "" || done.RestartedAt.IsZero() {
 		return tool.Result{}, errors.New("read the restart: it is not the one that was asked for")
 	}
-	return tool.JSON(restartedService{record.ID, done.FromVersion, done.ToVersion, done.RestartedAt})
+	return noted(restartedService{record.ID, done.FromVersion, done.ToVersion, done.RestartedAt},
+		"restarted "+record.ID+" at "+clock(done.RestartedAt))
 }

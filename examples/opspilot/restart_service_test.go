@@ -109,6 +109,7 @@ func TestRestartServiceRestartsOnce(t *testing.T) {
 	require.NoError(t, json.Unmarshal(result.Content, &got))
 	require.Equal(t, restarted{"payment-api.production", p.Service.Version(), now.Version(), now.StartedAt}, got)
 	require.NotContains(t, string(result.Content), now.ControlAddress)
+	require.Equal(t, "restarted payment-api.production at "+now.StartedAt.Format("2006-01-02T15:04:05.000Z"), result.Note)
 
 	again, err := w.registry.Commit(t.Context(), call)
 	require.NoError(t, err)

@@ -26,10 +26,12 @@ var logLimits = []int{20, 5, 1}
 // Script plays the model of the demo. It is a policy, not a recording: each
 // turn follows from the tool results in the request, and every number of the
 // answer is one that a tool returned. It finds the service that the question
-// names, looks at its status and errors, looks at warnings when connections run
-// out, and then says what it saw. If connections have leaked and the user's
-// words ask for a repair, it proposes a restart first; when that was done it
-// looks again and says what was before and what is now. Each turn takes delay.
+// names, or takes the one that the conversation is about, looks at its status
+// and errors, looks at warnings when connections run out, and then says what it
+// saw. If connections have leaked and the user's words ask for a repair, it
+// proposes a restart first, unless the user forbade that; when it was done it
+// looks again and says what was before and what is now. It also plays the model
+// that summarizes conversations. Each turn takes delay.
 func Script(delay time.Duration) scripted.Script {
 	return func(_ context.Context, request model.Request) (scripted.Turn, error) {
 		turn, err := nextTurn(request)
@@ -39,7 +41,13 @@ func Script(delay time.Duration) scripted.Script {
 }
 
 func nextTurn(request model.Request) (scripted.Turn, error) {
+	if asksForSummary(request) {
+		return summarize(request)
+	}
 	seen := observeRequest(request)
+	if service, settled := seen.settled(); settled {
+		return examine(seen, service)
+	}
 	if seen.service == "" {
 		return say(seen.phrases.askName), nil
 	}
@@ -51,11 +59,10 @@ func nextTurn(request model.Request) (scripted.Turn, error) {
 	if !find.decode(&found) {
 		return say(seen.answerUnusable(find)), nil
 	}
-	service, clear := found.choice()
-	if !clear {
+	if found.Chosen == nil {
 		return say(seen.answerNotFound(found, find)), nil
 	}
-	return examine(seen, service)
+	return examine(seen, *found.Chosen)
 }
 
 // examine looks at one service until there is enough for an answer, and mends
@@ -67,7 +74,7 @@ func examine(seen observed, service foundService) (scripted.Turn, error) {
 		return do(missing...)
 	}
 	if attempt == nil {
-		if r.before.verdict() == leaking && seen.wish.fix {
+		if r.before.verdict() == leaking && seen.wish.fix && !seen.forbidden() {
 			return do(proposed{RestartService, restartServiceArguments{ServiceID: service.ID}})
 		}
 		return say(seen.answer(r)), nil
@@ -113,16 +120,6 @@ func (f *findings) gather(seen observations, since string) []proposed {
 	return nil
 }
 
-// choice returns the service that was meant: the exact name, or the only match.
-func (f foundServices) choice() (service foundService, clear bool) {
-	if len(f.Services) == 0 {
-		return service, false
-	}
-	first := f.Services[0]
-	exact := lettersAndDigits(first.Name) == lettersAndDigits(f.Query)
-	return first, exact || len(f.Services) == 1
-}
-
 // narrow asks for fewer lines when the last answer did not fit the prompt.
 func narrow(o observation) (again proposed, narrower bool) {
 	if !o.envelope.Truncated {
@@ -151,10 +148,14 @@ func isLevel(level string) func(model.ToolCall) bool {
 // observed is what the script reads out of one request.
 type observed struct {
 	phrases phrases
-	// service is the name that the user's words contain, "" if none.
+	// service is the name that the user's words contain, "" if none; named says
+	// that the newest words do.
 	service string
+	named   bool
 	// wish is what the user wants done.
 	wish wish
+	// known is what the application says about the conversation.
+	known knownContext
 	// observations are the answered calls since the user's last message.
 	observations observations
 }
@@ -178,15 +179,24 @@ type envelope struct {
 
 func observeRequest(request model.Request) observed {
 	var seen observed
+	question := ""
 	calls := map[string]model.ToolCall{}
-	for _, message := range request.Messages {
+	newest := lastOf(request.Messages, model.RoleUser)
+	for i, message := range request.Messages {
+		// Whatever the newest words look like, they are the user's.
+		if known, isContext := contextIn(message); isContext && i != newest {
+			seen.known = known
+			continue
+		}
 		switch message.Role {
 		case model.RoleUser:
+			question = message.Text
 			seen.observations = nil
-			seen.phrases = phrasesFor(message.Text)
-			seen.wish = seen.wish.after(message.Text)
+			seen.phrases = phrasesFor(question)
+			seen.wish = seen.wish.after(question)
 			// "And its error log?" means the service named before.
-			if name := serviceName(message.Text); name != "" {
+			name := serviceName(question)
+			if seen.named = name != ""; seen.named {
 				seen.service = name
 			}
 		case model.RoleAssistant:
@@ -199,7 +209,34 @@ func observeRequest(request model.Request) observed {
 			seen.observations = append(seen.observations, o)
 		}
 	}
+	if p, covered := seen.known.forbids(RestartService); covered && p.asks() {
+		// To be asked is all that the user demanded earlier, and a confirmation asks.
+		seen.wish = wish{}.after(question)
+	}
 	return seen
+}
+
+func lastOf(messages []model.Message, role model.Role) int {
+	for i := len(messages) - 1; i >= 0; i-- {
+		if messages[i].Role == role {
+			return i
+		}
+	}
+	return -1
+}
+
+// settled returns the service that the conversation is about, if the newest
+// words name none and earlier ones no other.
+func (s observed) settled() (service foundService, settled bool) {
+	service, known := s.known.service()
+	other := isServiceLike(s.service) && !strings.Contains(lettersAndDigits(service.Name), lettersAndDigits(s.service))
+	return service, known && !s.named && !other
+}
+
+// forbidden says that the user's prohibition stands against a restart.
+func (s observed) forbidden() bool {
+	p, covered := s.known.forbids(RestartService)
+	return covered && !p.asks()
 }
 
 // last returns the newest answered call of a tool that fits; nil fits all.
@@ -264,12 +301,20 @@ func serviceName(text string) string {
 	if len(names) > 0 {
 		return cut(names[0], maxNameBytes)
 	}
-	for _, topic := range []struct{ word, query string }{{"支付", "payment"}, {"payment", "payment"}, {"账", "ledger"}, {"ledger", "ledger"}} {
+	for _, topic := range topics {
 		if strings.Contains(lower, topic.word) {
 			return topic.query
 		}
 	}
 	return ""
+}
+
+var topics = []struct{ word, query string }{{"支付", "payment"}, {"payment", "payment"}, {"账", "ledger"}, {"ledger", "ledger"}}
+
+// isServiceLike reports whether a name that serviceName found is surely meant as
+// one: "follow-up" is not.
+func isServiceLike(name string) bool {
+	return serviceLikeName.MatchString(name) || slices.ContainsFunc(topics, func(t struct{ word, query string }) bool { return t.query == name })
 }
 
 // proposed is a call that is not yet in wire form.

@@ -28,30 +28,44 @@ type run struct {
 // ask plays a run: request, calls, execution, tool messages, until an answer.
 func (w ward) ask(t *testing.T, environment string, questions ...string) run {
 	t.Helper()
-	m := scripted.New(opspilot.Script(0))
 	var messages []model.Message
 	var r run
 	for _, question := range questions {
-		messages = append(messages, model.Message{Role: model.RoleUser, Text: question})
-		r = run{}
-		for r.answer == "" {
-			require.Less(t, len(r.turns), 12, "the script does not come to an end")
-			response, err := m.Generate(t.Context(), model.Request{Model: "scripted", Messages: messages, MaxOutputTokens: 2000}, nil)
-			require.NoError(t, err)
-			messages = append(messages, model.Message{Role: model.RoleAssistant, Text: response.Text, Calls: response.Calls})
-			r.answer = response.Text
-			var names []string
-			for i, call := range response.Calls {
-				names = append(names, call.Name)
-				r.calls = append(r.calls, call)
-				messages = append(messages, w.message(t, environment, call, fmt.Sprintf("res-%d-%d", len(r.turns)+1, i)))
-			}
-			if len(names) > 0 {
-				r.turns = append(r.turns, names)
-			}
-		}
+		messages, r = w.play(t, environment, append(messages, user(question)))
 	}
 	return r
+}
+
+// askAll plays a run in production on messages of which the last one is the
+// question.
+func (w ward) askAll(t *testing.T, messages ...model.Message) run {
+	t.Helper()
+	_, r := w.play(t, "production", messages)
+	return r
+}
+
+// play plays one run and returns the messages with those of the run.
+func (w ward) play(t *testing.T, environment string, messages []model.Message) ([]model.Message, run) {
+	t.Helper()
+	m := scripted.New(opspilot.Script(0))
+	var r run
+	for r.answer == "" {
+		require.Less(t, len(r.turns), 12, "the script does not come to an end")
+		response, err := m.Generate(t.Context(), model.Request{Model: "scripted", Messages: messages, MaxOutputTokens: 2000}, nil)
+		require.NoError(t, err)
+		messages = append(messages, model.Message{Role: model.RoleAssistant, Text: response.Text, Calls: response.Calls})
+		r.answer = response.Text
+		var names []string
+		for i, call := range response.Calls {
+			names = append(names, call.Name)
+			r.calls = append(r.calls, call)
+			messages = append(messages, w.message(t, environment, call, fmt.Sprintf("res-%d-%d", len(r.turns)+1, i)))
+		}
+		if len(names) > 0 {
+			r.turns = append(r.turns, names)
+		}
+	}
+	return messages, r
 }
 
 // message executes a call and wraps what came of it, as the activity does.

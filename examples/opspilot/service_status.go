@@ -57,6 +57,7 @@ func newServiceStatus(_ Config, registry *services.Registry) (tool.Tool, error) 
 			"additionalProperties": false
 		}`),
 		Risk: tool.Read, Timeout: 10 * time.Second, Source: "service-status", Trust: tool.Authoritative,
+		Facts: serviceFacts(""),
 	}
 	client := loopbackClient(statusTimeout)
 	built, err := tool.NewRead(spec, func(ctx context.Context, call tool.Invocation, a serviceStatusArguments) (tool.Result, error) {
@@ -68,7 +69,7 @@ func newServiceStatus(_ Config, registry *services.Registry) (tool.Tool, error) 
 		if err != nil {
 			return tool.Result{}, notObserved(err)
 		}
-		return tool.JSON(status)
+		return noted(status, status.note())
 	})
 	return authorized{built, serviceInEnvironment(registry)}, err
 }
@@ -102,6 +103,15 @@ func observe(ctx context.Context, client *http.Client, record services.Record) (
 		Requests: status.Requests, Latency: status.Latency,
 		Goroutines: status.Goroutines, HeapBytes: status.HeapBytes,
 	}, nil
+}
+
+// note is the result in one line.
+func (s observedStatus) note() string {
+	note := fmt.Sprintf("%s, %d of %d connections in use", healthText(s), s.Pool.InUse, s.Pool.Size)
+	if s.Pool.LeakedConnections > 0 {
+		note += fmt.Sprintf(", %d leaked", s.Pool.LeakedConnections)
+	}
+	return note
 }
 
 func getJSON(ctx context.Context, client *http.Client, address, path string, into any) (code int, err error) {

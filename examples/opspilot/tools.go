@@ -82,6 +82,32 @@ func Tools(config Config) ([]tool.Tool, error) {
 	return tools, nil
 }
 
+// The facts of a conversation that say which service it is about: whoever says
+// "restart it" later means that one.
+const (
+	factService     = "current_service"
+	factServiceName = "current_service_name"
+	factEnvironment = "current_environment"
+)
+
+// serviceFacts are the facts of a result that describes a service at that place.
+// They come all at once, so that they are always of one service.
+func serviceFacts(place string) []tool.Fact {
+	return []tool.Fact{
+		{Key: factService, Pointer: place + "/service_id"},
+		{Key: factServiceName, Pointer: place + "/name"},
+		{Key: factEnvironment, Pointer: place + "/environment"},
+	}
+}
+
+// noted is a result with what it amounts to in one line, which stays with the
+// model when the result itself has become too old to be shown.
+func noted(value any, note string) (tool.Result, error) {
+	result, err := tool.JSON(value)
+	result.Note = note
+	return result, err
+}
+
 // authorized adds an authorization rule to a tool.
 type authorized struct {
 	tool.Tool

@@ -14,6 +14,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/examples/opspilot"
+	"github.com/fairlead/fairlead/examples/opspilot/patient"
 	"github.com/fairlead/fairlead/examples/opspilot/services"
 	"github.com/fairlead/fairlead/tool"
 )
@@ -41,6 +42,7 @@ func TestToolsNeedARegistry(t *testing.T) {
 type found struct {
 	Environment string           `json:"environment"`
 	Total       int              `json:"total"`
+	Chosen      map[string]any   `json:"chosen"`
 	Services    []map[string]any `json:"services"`
 	Others      []string         `json:"others"`
 	Unreadable  int              `json:"unreadable_entries"`
@@ -76,6 +78,104 @@ func TestFindService(t *testing.T) {
 		if len(want) == 0 {
 			require.Equal(t, []string{"ledger-api", "payment-api", "payment-api-worker"}, got.Others)
 		}
+	}
+}
+
+// A service is chosen, and becomes what the conversation is about, only if it is
+// clear which one was meant.
+func TestFindServiceChoosesWhatIsClear(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	for _, name := range []string{"payment-api", "payment-api-worker", "ledger-api", "order-api", "orderapi"} {
+		w.put(t, name, "production", nil)
+	}
+	for query, want := range map[string]struct{ chosen, note string }{
+		"payment-api": {"payment-api.production", "found payment-api.production"}, // exactly, though another one begins so
+		"Payment API": {"payment-api.production", "found payment-api.production"},
+		"worker":      {"payment-api-worker.production", "found payment-api-worker.production"}, // the only one
+		"ledger":      {"ledger-api.production", "found ledger-api.production"},
+		"payment":     {"", "2 services match, payment-api.production first; none was chosen"},
+		"order-api":   {"", "2 services match, order-api.production first; none was chosen"}, // two of that name
+		"secret":      {"", "no service matches"},
+	} {
+		result, err := w.execute(t, "production", opspilot.FindService, `{"query":"`+query+`"}`)
+		require.NoError(t, err)
+		var got found
+		require.NoError(t, json.Unmarshal(result.Content, &got))
+		require.Equal(t, want.note, result.Note, query)
+		if want.chosen == "" {
+			require.Nil(t, got.Chosen, query)
+			continue
+		}
+		require.Equal(t, want.chosen, got.Chosen["service_id"], query)
+	}
+}
+
+// What a tool declares to be a fact is a field of its result, and each fact
+// about a service comes from the same place.
+func TestDeclaredFactsAreInTheResults(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.sick(t, "")
+	for name, arguments := range map[string]string{
+		opspilot.FindService: `{"query":"payment-api"}`, opspilot.ServiceStatus: `{"service_id":"payment-api.production"}`,
+	} {
+		spec, _ := w.registry.Spec(name)
+		result, err := w.execute(t, "production", name, arguments)
+		require.NoError(t, err)
+		got := map[string]any{}
+		for _, f := range spec.Facts {
+			require.True(t, agent.ValidFactKey(f.Key))
+			got[f.Key] = at(t, result.Content, f.Pointer)
+		}
+		require.Equal(t, map[string]any{
+			"current_service": "payment-api.production", "current_service_name": "payment-api", "current_environment": "production",
+		}, got, name)
+	}
+	// Log lines are what others wrote: nothing of them is a fact.
+	spec, _ := w.registry.Spec(opspilot.QueryLogs)
+	require.Empty(t, spec.Facts)
+}
+
+// at is what a JSON pointer without escapes and arrays finds.
+func at(t *testing.T, document []byte, pointer string) any {
+	t.Helper()
+	var value any
+	require.NoError(t, json.Unmarshal(document, &value))
+	for _, name := range strings.Split(pointer, "/")[1:] {
+		object, isObject := value.(map[string]any)
+		require.True(t, isObject, "%s in %s", pointer, document)
+		value = object[name]
+	}
+	return value
+}
+
+// A note says what the result amounts to and holds nothing of the log.
+func TestNotes(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.sick(t, "")
+	status, err := w.execute(t, "production", opspilot.ServiceStatus, `{"service_id":"payment-api.production"}`)
+	require.NoError(t, err)
+	require.Equal(t, "degraded (connection_pool_exhausted), 3 of 3 connections in use, 3 leaked", status.Note)
+
+	r := w.serve(t, patient.Config{Name: "ledger-api", Environment: "production"})
+	pay(t, r, "ord-1", "")
+	status, err = w.execute(t, "production", opspilot.ServiceStatus, `{"service_id":"ledger-api.production"}`)
+	require.NoError(t, err)
+	require.Equal(t, "ok, 0 of 8 connections in use", status.Note)
+
+	quiet := w.put(t, "order-api", "production", nil)
+	require.NoError(t, os.WriteFile(quiet.LogPath, []byte(
+		`{"time":"2026-01-31T10:02:00Z","level":"ERROR","msg":"disk full"}`+"\n"+`{"time":"2026-01-31T10:05:00Z","level":"ERROR","msg":"disk full"}`+"\n"), 0o600))
+	for level, want := range map[string]string{
+		`,"level":"ERROR"`: "2 ERROR lines from 2026-01-31T10:02:00.000Z to 2026-01-31T10:05:00.000Z",
+		`,"level":"WARN"`:  "no WARN lines",
+		``:                 "2 lines from 2026-01-31T10:02:00.000Z to 2026-01-31T10:05:00.000Z",
+	} {
+		lines, err := w.execute(t, "production", opspilot.QueryLogs, `{"service_id":"order-api.production"`+level+`}`)
+		require.NoError(t, err)
+		require.Equal(t, want, lines.Note)
 	}
 }
 
