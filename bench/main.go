@@ -2,6 +2,8 @@
 // workflow on the same server in the same minutes (PERF-1): absolute times of a
 // busy machine say little. `make bench` brings the servers up and runs it.
 //
+// It also measures what a conversation costs beside plain SQL and plain memory.
+//
 // Each figure is a line BENCH <name> <value> <unit>. Rounds alternate between
 // the parties, and a figure is the median over the rounds.
 package main
@@ -19,11 +21,15 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/tink-crypto/tink-go/v2/tink"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 
 	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/codec"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 func main() {
@@ -37,7 +43,15 @@ func main() {
 
 type settings struct {
 	rounds, runs, load, parallel int
+	// only is empty for everything.
+	only string
 }
+
+// The parts of a bench, each of which can be had alone.
+const (
+	onlyRuns          = "runs"
+	onlyConversations = "conversations"
+)
 
 func run(ctx context.Context) (err error) {
 	var s settings
@@ -45,25 +59,68 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&s.runs, "runs", 25, "sequential runs a round and party")
 	flag.IntVar(&s.load, "load", 200, "runs a round and party under load")
 	flag.IntVar(&s.parallel, "parallel", 50, "runs at a time under load")
+	flag.StringVar(&s.only, "only", "", "one part alone: "+onlyRuns+" or "+onlyConversations)
 	flag.Parse()
+	if s.only != "" && s.only != onlyRuns && s.only != onlyConversations {
+		return fmt.Errorf("there is no part %q, only %s and %s", s.only, onlyRuns, onlyConversations)
+	}
 
 	address := os.Getenv("TEMPORAL_ADDRESS")
 	if address == "" || os.Getenv("DATABASE_URL") == "" {
 		return errors.New("TEMPORAL_ADDRESS and DATABASE_URL are not set: run `make bench`, which brings the servers and sets them")
 	}
-	temporalClient, err := client.Dial(client.Options{
-		HostPort: address, Namespace: os.Getenv("TEMPORAL_NAMESPACE"), Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler)),
-	})
-	if err != nil {
-		return err
-	}
-	defer temporalClient.Close()
 	url, drop, err := temporaryDatabase(ctx, os.Getenv("DATABASE_URL"))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, drop()) }()
-	parties, stopWorkers, err := startParties(ctx, temporalClient, url)
+	kek, err := generatedKey()
+	if err != nil {
+		return err
+	}
+	database, err := db.Open(ctx, url, db.Options{KeyEncryption: kek})
+	if err != nil {
+		return err
+	}
+	defer database.Close()
+	if s.only != onlyConversations {
+		if err := runs(ctx, s, address, database); err != nil {
+			return err
+		}
+	}
+	if s.only != onlyRuns {
+		return conversations(ctx, url, database)
+	}
+	return nil
+}
+
+// generatedKey is a key-encryption key for this bench alone.
+func generatedKey() (tink.AEAD, error) {
+	text, err := vault.GenerateLocal()
+	if err != nil {
+		return nil, err
+	}
+	return db.LocalKey(text)
+}
+
+// runs measures whole runs.
+func runs(ctx context.Context, s settings, address string, database *db.DB) error {
+	bareClient, err := client.Dial(client.Options{
+		HostPort: address, Namespace: os.Getenv("TEMPORAL_NAMESPACE"), Logger: silent,
+	})
+	if err != nil {
+		return err
+	}
+	defer bareClient.Close()
+	// Payloads of runs are sealed, as they always are.
+	agentClient, err := client.NewClientFromExistingWithContext(ctx, bareClient, client.Options{
+		Namespace: os.Getenv("TEMPORAL_NAMESPACE"), Logger: silent, DataConverter: codec.DataConverter(database),
+	})
+	if err != nil {
+		return err
+	}
+	defer agentClient.Close()
+	parties, stopWorkers, err := startParties(bareClient, agentClient, database)
 	if err != nil {
 		return err
 	}
@@ -74,6 +131,8 @@ func run(ctx context.Context) (err error) {
 	}
 	return measure(ctx, s, parties)
 }
+
+var silent = log.NewStructuredLogger(slog.New(slog.DiscardHandler))
 
 // party is one kind of workflow that is measured.
 type party struct {

@@ -74,11 +74,7 @@ type lookArgs struct {
 	N int `json:"n"`
 }
 
-func startParties(ctx context.Context, temporalClient client.Client, databaseURL string) ([]party, func(), error) {
-	database, err := db.Open(ctx, databaseURL, db.Options{})
-	if err != nil {
-		return nil, nil, err
-	}
+func startParties(bareClient, agentClient client.Client, database *db.DB) ([]party, func(), error) {
 	look, err := tool.NewRead(tool.Spec{
 		Name: "look", Version: "1", Description: "Looks at thing number n.", Fast: true, Risk: tool.Read,
 		Parameters: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"]}`),
@@ -101,11 +97,11 @@ func startParties(ctx context.Context, temporalClient client.Client, databaseURL
 	agents, err := rig.Poller(rig.Config{
 		DB: database, Model: scripted.New(script), Tools: []tool.Tool{look}, Definitions: definitions,
 		Limits: activities.Limits{MaxRunning: 1000, MaxRunningPerUser: 1000}, Grace: 5 * time.Second,
-	}, temporalClient, queue)
+	}, agentClient, queue)
 	if err != nil {
 		return nil, nil, err
 	}
-	bareWorker := worker.New(temporalClient, queue+"-bare", options())
+	bareWorker := worker.New(bareClient, queue+"-bare", options())
 	bareWorker.RegisterWorkflow(bare)
 	bareWorker.RegisterActivity(nothing)
 	if err := errors.Join(agents.Start(), bareWorker.Start()); err != nil {
@@ -114,12 +110,11 @@ func startParties(ctx context.Context, temporalClient client.Client, databaseURL
 	stop := func() {
 		agents.Stop()
 		bareWorker.Stop()
-		database.Close()
 	}
 	return []party{
-		bareParty(temporalClient, queue+"-bare"),
-		agentParty("run", "queued", temporalClient, queue),
-		agentParty("local", "local", temporalClient, queue),
+		bareParty(bareClient, queue+"-bare"),
+		agentParty("run", "queued", agentClient, queue),
+		agentParty("local", "local", agentClient, queue),
 	}, stop, nil
 }
 

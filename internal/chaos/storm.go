@@ -19,6 +19,8 @@ import (
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/codec"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 // silentLog swallows what the HTTP server says of connections that were cut.
@@ -50,6 +52,8 @@ type storm struct {
 	fleet    *fleet
 	people   *people
 	restarts struct{ engine, postgres int }
+	// encryptionKey is what the storm's content is encrypted under.
+	encryptionKey string
 
 	mu sync.Mutex
 	// results are those of runs that came to an end, by run ID.
@@ -70,17 +74,25 @@ func weather(ctx context.Context, where shore, seed uint64, s size) (r report, e
 		shore: where, plan: newPlan(seed, s), size: s, queue: "chaos-" + uuid.NewString(),
 		results: map[string]agent.RunResult{}, stopped: map[string]bool{},
 	}
-	if st.client, err = client.Dial(client.Options{
-		HostPort: where.temporalAddress, Namespace: where.namespace, Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)),
-	}); err != nil {
-		return r, fmt.Errorf("dial Temporal: %w", err)
+	if st.encryptionKey, err = vault.GenerateLocal(); err != nil {
+		return r, err
 	}
-	defer st.client.Close()
-	database, err := db.Open(ctx, where.databaseURL, db.Options{MaxConns: 8})
+	kek, err := db.LocalKey(st.encryptionKey)
+	if err != nil {
+		return r, err
+	}
+	database, err := db.Open(ctx, where.databaseURL, db.Options{MaxConns: 8, KeyEncryption: kek})
 	if err != nil {
 		return r, err
 	}
 	defer database.Close()
+	if st.client, err = client.Dial(client.Options{
+		HostPort: where.temporalAddress, Namespace: where.namespace, Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)),
+		DataConverter: codec.DataConverter(database),
+	}); err != nil {
+		return r, fmt.Errorf("dial Temporal: %w", err)
+	}
+	defer st.client.Close()
 
 	// Run IDs are new each time: two storms of one seed may meet on one server.
 	writes, nonce := map[writeID]writePlan{}, uuid.NewString()[:8]
@@ -125,7 +137,7 @@ func (s *storm) settings(key approval.Key) map[string]string {
 		"FAIRLEAD_DATABASE_URL": s.databaseURL, "FAIRLEAD_DATABASE_MAX_CONNS": "12",
 		"FAIRLEAD_TASK_QUEUE": s.queue, "TEMPORAL_ADDRESS": s.temporalAddress, "TEMPORAL_NAMESPACE": s.namespace,
 		"FAIRLEAD_HTTP_ADDRESS": "off", "FAIRLEAD_LOG_LEVEL": "error", "FAIRLEAD_LOG_FORMAT": "json",
-		"FAIRLEAD_APPROVAL_PUBLIC_KEYS": key.Public(),
+		"FAIRLEAD_APPROVAL_PUBLIC_KEYS": key.Public(), "FAIRLEAD_ENCRYPTION_KEY": s.encryptionKey,
 		// So tight that runs have to queue.
 		"FAIRLEAD_LIMITS_MAX_RUNNING_PER_USER": "8",
 	}

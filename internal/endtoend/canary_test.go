@@ -3,10 +3,14 @@ package endtoend
 import (
 	"bytes"
 	"encoding/base64"
+	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"os/exec"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -17,6 +21,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/approval"
+	"github.com/fairlead/fairlead/db"
 )
 
 // watched is a worker process whose log is kept.
@@ -35,31 +40,9 @@ func (w *world) startWatched() *watched {
 	return p
 }
 
-// TestCanaryStaysInside sends one string through message, arguments, results,
-// errors and answer, and searches all that leaves: histories, memos, search
-// attributes, log lines and metrics (OBS-2).
-func TestCanaryStaysInside(t *testing.T) {
-	t.Parallel()
-	for _, mode := range []string{"looker", "looker-local"} {
-		t.Run(mode, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t)
-			worker := w.startWatched()
-			req := request("canary " + canary)
-			req.Agent = mode
-			run := w.start(req)
-			result := w.wait(run)
-			if result.Reason != agent.ReasonFinal || result.ToolCalls != 4 {
-				t.Fatalf("ended %s (%s) after %d calls", result.Reason, result.Detail, result.ToolCalls)
-			}
-			w.checkCanary(req, run)
-			worker.checkCanary(w, req, "NextAction")
-		})
-	}
-}
-
-// TestCanaryOfWrites does so with writes: it is in the arguments, the resource,
-// the summary, the model's purpose, the result, and in all that can go wrong.
+// TestCanaryOfWrites sends one string through what a write is made of: the
+// arguments, the resource, the summary, the model's purpose, the result, and all
+// that can go wrong.
 func TestCanaryOfWrites(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -87,8 +70,8 @@ func TestCanaryOfWrites(t *testing.T) {
 	w.wantRecord(req, "plan 0.0/1 approved by bob, plan 1.0/1 approved by bob, plan 2.0/1 approved by bob, plan 3.0/1 declined by bob, "+
 		"write 0.0 performed by commit, write 1.0 not_performed by commit, write 2.0 performed by look_up, "+
 		"call 0.0 succeeded, call 1.0 failed failed, call 2.0 succeeded, call 3.0 failed declined")
-	if n := w.number("SELECT count(*) FROM tool_call WHERE run_id = $1 AND envelope LIKE '%' || $2 || '%'", req.RunID, canary); n < 3 {
-		t.Errorf("the model saw the canary in %d results, which proves nothing", n)
+	if seen := w.seen(req); strings.Count(seen, canary) < 3 {
+		t.Errorf("the model saw the canary in %d results, which proves nothing", strings.Count(seen, canary))
 	}
 	w.checkCanary(req, run)
 
@@ -101,8 +84,8 @@ func TestCanaryOfWrites(t *testing.T) {
 	}
 	w.checkCanary(down, run)
 
-	// What a stranger writes into a signal is in the history, by the stranger. It
-	// goes no further.
+	// What a stranger without keys writes into a signal would be in the history, by
+	// the stranger. It goes no further.
 	forged := change(changeArgs{Thing: "lamp", To: "on"})
 	w.start(forged)
 	plan, nonce := w.planned(forged)
@@ -124,8 +107,26 @@ func TestCanaryOfWrites(t *testing.T) {
 	worker.checkCanary(w, req, "CommitWrite")
 }
 
-// checkCanary searches what Temporal keeps of a run. Only the first event holds
-// content: the request.
+// seen is what the model was shown of the results of a run.
+func (w *world) seen(req agent.RunRequest) string {
+	w.Helper()
+	var seen strings.Builder
+	err := w.db.InTx(w.ctx, req.Scope(), func(tx *db.Tx) error {
+		state, err := tx.LoadStep(w.ctx, db.StepQuery{RunID: req.RunID, Step: 100, MaxExchanges: 100})
+		for _, e := range state.Exchanges {
+			for _, r := range e.Results {
+				fmt.Fprintln(&seen, r.Envelope)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		w.Fatal(err)
+	}
+	return seen.String()
+}
+
+// checkCanary searches what Temporal keeps of a run.
 func (w *world) checkCanary(req agent.RunRequest, run client.WorkflowRun) {
 	w.Helper()
 	if answer := w.show(req).Answer; !leaks(answer) && !leaks(req.Message) {
@@ -136,8 +137,8 @@ func (w *world) checkCanary(req agent.RunRequest, run client.WorkflowRun) {
 		if err != nil {
 			w.Fatal(err)
 		}
-		if found := leaks(string(text)) || leaks(fmt.Sprint(event)) || leaksPayload(event); found != (i == 0) {
-			w.Errorf("event %d (%s): the canary is there: %t", i+1, event.EventType, found)
+		if leaks(string(text)) || leaks(fmt.Sprint(event)) || leaksPayload(event) {
+			w.Errorf("event %d (%s) holds the canary", i+1, event.EventType)
 		}
 	}
 	description, err := w.client.DescribeWorkflow(w.ctx, run.GetID(), "")
@@ -173,22 +174,69 @@ func (p *watched) checkCanary(w *world, req agent.RunRequest, activity string) {
 	}
 }
 
-// hidden are the forms that the canary has inside of base64, such as a token's.
-var hidden = func() (forms []string) {
-	for from := range 3 {
-		part := canary[from:]
-		forms = append(forms, base64.RawURLEncoding.EncodeToString([]byte(part[:len(part)/3*3])))
-	}
-	return forms
-}()
+// forms are the ways in which one secret can stand in a text: as it is, escaped
+// in JSON, in base64 among other bytes, and each of these in hexadecimal.
+type forms []string
 
-func leaks(text string) bool {
-	for _, form := range hidden {
-		if strings.Contains(text, form) {
-			return true
+func formsOf(secrets ...string) (f forms) {
+	for _, secret := range secrets {
+		var unescaped strings.Builder
+		encoder := json.NewEncoder(&unescaped)
+		encoder.SetEscapeHTML(false)
+		escaped, err := json.Marshal(secret)
+		if err = errors.Join(err, encoder.Encode(secret)); err != nil {
+			panic(err)
+		}
+		for _, quoted := range []string{string(escaped), strings.TrimSpace(unescaped.String()), strconv.QuoteToASCII(secret)} {
+			f = append(f, quoted[1:len(quoted)-1])
+		}
+		f = append(f, secret)
+		for from := range 3 {
+			part := []byte(secret[from:])
+			part = part[:len(part)/3*3]
+			f = append(f, base64.RawURLEncoding.EncodeToString(part), base64.RawStdEncoding.EncodeToString(part))
 		}
 	}
-	return strings.Contains(text, canary)
+	for _, form := range f {
+		f = append(f, hex.EncodeToString([]byte(form)))
+	}
+	slices.Sort(f)
+	return slices.Compact(f)
+}
+
+// in reports whether the secret is in a text, or in bytes.
+func (f forms) in(text string) bool {
+	return slices.ContainsFunc(f, func(form string) bool { return strings.Contains(text, form) })
+}
+
+var canaryForms = formsOf(canary)
+
+func leaks(text string) bool { return canaryForms.in(text) }
+
+// TestLeaks: what finds no form of a secret proves nothing.
+func TestLeaks(t *testing.T) {
+	t.Parallel()
+	f := formsOf(`"ß7f3a" <tide>`)
+	for _, text := range []string{
+		`He said: "ß7f3a" <tide>!`,
+		`{"said":"\"ß7f3a\" <tide>"}`,
+		`{"said":"\"ß7f3a\" \u003ctide\u003e"}`,
+		`{"said":"\"\u00df7f3a\" <tide>"}`,
+		"eyJzYWlkIjoiIsOfN2YzYSIgPHRpZGU+In0=",
+		"LiLDnzdmM2EiIDx0aWRlPi4=",
+		"Li4iw583ZjNhIiA8dGlkZT4u",             // with two bytes before it
+		`\x2e22c39f3766336122203c746964653e2e`, // in a bytea
+		"\x00\x01\"ß7f3a\" <tide>\xff",
+	} {
+		if !f.in(text) {
+			t.Errorf("it is not found in %s", text)
+		}
+	}
+	for _, text := range []string{"", "ß7f3a", "7f3a <tide>", `"SS7f3a" <tide>`} {
+		if f.in(text) {
+			t.Errorf("it is found in %s", text)
+		}
+	}
 }
 
 // leaksPayload searches the wire form, where payloads are plain bytes.

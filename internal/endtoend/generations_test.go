@@ -16,6 +16,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/approval"
+	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/internal/rig"
 	"github.com/fairlead/fairlead/model"
 )
@@ -168,32 +169,29 @@ func (w *world) checkGenerations(requests []agent.RunRequest, runs []client.Work
 	}
 
 	// One order without gaps, each accepted message in it once, and one answer.
-	rows, err := w.owner.Query(w.ctx, "SELECT seq, role, run_id, content FROM message WHERE conversation_id = $1 ORDER BY seq", conversation)
+	messages, err := w.db.Messages(w.ctx, requests[newest].Scope(), conversation, 1000)
 	if err != nil {
 		w.Fatal(err)
 	}
-	defer rows.Close()
-	seen, answers := map[string]bool{}, 0
-	for next := int64(1); rows.Next(); next++ {
-		var seq int64
-		var role, run, content string
-		if err := rows.Scan(&seq, &role, &run, &content); err != nil {
-			w.Fatal(err)
-		}
-		switch {
-		case seq != next:
-			w.Errorf("message %d has number %d", next, seq)
-		case role == "assistant":
-			if answers++; run != id {
-				w.Errorf("an answer of run %s, which is not the newest", run)
-			}
-		case seen[run] || accepted[run] != content:
-			w.Errorf("message %d of run %s is there twice, or was not accepted, or is not what was sent", seq, run)
-		}
-		seen[run] = true
+	if n := w.number("SELECT count(*) FROM message WHERE conversation_id = $1", conversation); n != int64(len(messages)) {
+		w.Errorf("%d messages are shown of %d", len(messages), n)
 	}
-	if err := rows.Err(); err != nil || len(seen) != len(accepted) || answers != 1 {
-		w.Errorf("%d messages of %d accepted runs, %d answers, %v", len(seen), len(accepted), answers, err)
+	seen, answers := map[string]bool{}, 0
+	for i, m := range messages {
+		switch {
+		case m.Seq != int64(i+1):
+			w.Errorf("message %d has number %d", i+1, m.Seq)
+		case m.Role == db.RoleAssistant:
+			if answers++; m.RunID != id {
+				w.Errorf("an answer of run %s, which is not the newest", m.RunID)
+			}
+		case seen[m.RunID] || accepted[m.RunID] != m.Content:
+			w.Errorf("message %d of run %s is there twice, or was not accepted, or is not what was sent", m.Seq, m.RunID)
+		}
+		seen[m.RunID] = true
+	}
+	if len(seen) != len(accepted) || answers != 1 {
+		w.Errorf("%d messages of %d accepted runs, %d answers", len(seen), len(accepted), answers)
 	}
 	if n := w.number("SELECT count(*) FROM conversation WHERE id = $1 AND version = $2 AND generation = $2", conversation, len(accepted)); n != 1 {
 		w.Errorf("the conversation does not count %d submits", len(accepted))

@@ -17,13 +17,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
@@ -31,9 +34,11 @@ import (
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/db/dbtest"
+	"github.com/fairlead/fairlead/internal/codec"
 	"github.com/fairlead/fairlead/internal/rig"
 	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/model/scripted"
+	"github.com/fairlead/fairlead/tool"
 	"github.com/fairlead/fairlead/worker/host"
 )
 
@@ -58,7 +63,11 @@ func TestMain(m *testing.M) {
 		os.Args = []string{"worker", "run"}
 		host.Main(doomed(workerProcess))
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if programs != "" {
+		_ = os.RemoveAll(programs)
+	}
+	os.Exit(code)
 }
 
 // purchases writes one line for each call that reaches the model: what a
@@ -99,22 +108,25 @@ func workerProcess() (host.Options, error) {
 		return host.Options{}, err
 	}
 	writing, err := changers()
+	if err != nil {
+		return host.Options{}, err
+	}
+	keeping, err := keepers()
 	return host.Options{
-		Tools: append(tools(), writers(newThings())...), Definitions: append(readers, writing...), Catalogue: &catalogue,
-		Models: map[string]model.Model{"scripted": purchases{scripted.New(script), file}}, Policies: policies,
+		Tools:       slices.Concat(tools(), writers(newThings()), []tool.Tool{remember()}),
+		Definitions: slices.Concat(readers, writing, keeping), Catalogue: &catalogue,
+		Models: map[string]model.Model{"scripted": purchases{scripted.New(keep), file}}, Policies: policies,
 	}, err
 }
 
-func dial() (client.Client, error) {
+// dial returns the one connection of this process, which is never closed.
+var dial = sync.OnceValues(func() (client.Client, error) {
 	address := os.Getenv("TEMPORAL_ADDRESS")
 	if address == "" {
 		return nil, errors.New("TEMPORAL_ADDRESS is not set: run `make test`, which brings the servers and sets it")
 	}
-	return client.Dial(client.Options{
-		HostPort: address, Namespace: namespace(),
-		Logger: silent,
-	})
-}
+	return client.Dial(client.Options{HostPort: address, Namespace: namespace(), Logger: silent})
+})
 
 func namespace() string { return cmp.Or(os.Getenv("TEMPORAL_NAMESPACE"), client.DefaultNamespace) }
 
@@ -137,15 +149,26 @@ func newWorld(t testing.TB) *world {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	t.Cleanup(cancel)
-	c, err := dial()
+	w := &world{TB: t, ctx: ctx, queue: "endtoend-" + uuid.NewString()}
+	w.url = dbtest.URL(t)
+	w.db, w.owner = dbtest.Open(t, w.url, db.Options{}), dbtest.Owner(t, w.url)
+	w.client = connect(t, codec.DataConverter(w.db))
+	return w
+}
+
+// connect returns a client with the data converter; nil is the SDK's own.
+func connect(t testing.TB, converter converter.DataConverter) client.Client {
+	t.Helper()
+	dialed, err := dial()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.NewClientFromExisting(dialed, client.Options{Namespace: namespace(), Logger: silent, DataConverter: converter})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(c.Close)
-	w := &world{TB: t, ctx: ctx, client: c, queue: "endtoend-" + uuid.NewString()}
-	w.url = dbtest.URL(t)
-	w.db, w.owner = dbtest.Open(t, w.url, db.Options{}), dbtest.Owner(t, w.url)
-	return w
+	return c
 }
 
 // in returns the same world for a subtest.
@@ -200,7 +223,7 @@ func (w *world) startProcess(edit ...func(*exec.Cmd)) *process {
 	p.Env = append(os.Environ(), envPurchases+"="+w.purchasesFile(),
 		"FAIRLEAD_TASK_QUEUE="+w.queue, "FAIRLEAD_DATABASE_URL="+w.url, "FAIRLEAD_DATABASE_MAX_CONNS=8",
 		"FAIRLEAD_HTTP_ADDRESS="+p.health, "FAIRLEAD_SHUTDOWN_GRACE="+grace.String(), "FAIRLEAD_LOG_LEVEL=error",
-		"FAIRLEAD_APPROVAL_PUBLIC_KEYS="+approvalKey.Public())
+		"FAIRLEAD_APPROVAL_PUBLIC_KEYS="+approvalKey.Public(), "FAIRLEAD_ENCRYPTION_KEY="+dbtest.EncryptionKey(w))
 	p.Stdout, p.Stderr = os.Stderr, os.Stderr
 	for _, change := range edit {
 		change(p.Cmd)

@@ -43,7 +43,7 @@ var endings = []ending{
 	{reason: agent.ReasonOutputTruncated, scenario: "truncated"},
 	{reason: agent.ReasonMalformedOutput, detail: "-", scenario: "empty"},
 	{reason: agent.ReasonContentPolicy, scenario: "filtered"},
-	{reason: agent.ReasonContextOverflow, scenario: "final " + strings.Repeat("long ", 4000), edit: func(r *agent.RunRequest) { r.Agent = "tiny" }},
+	{reason: agent.ReasonContextOverflow, detail: "question", scenario: "final " + strings.Repeat("long ", 4000), edit: func(r *agent.RunRequest) { r.Agent = "tiny" }},
 	{reason: agent.ReasonDeclinedByPolicy, detail: "environment", scenario: "final", edit: func(r *agent.RunRequest) { r.Environment = "production" }},
 	{reason: agent.ReasonOutcomeUnknown, scenario: "lost"},
 	{reason: agent.ReasonModelUnavailable, detail: "authentication", scenario: "unauthorized"},

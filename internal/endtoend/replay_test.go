@@ -1,6 +1,7 @@
 package endtoend
 
 import (
+	"bytes"
 	"flag"
 	"os"
 	"path/filepath"
@@ -8,13 +9,21 @@ import (
 	"strings"
 	"testing"
 
+	"go.temporal.io/api/common/v1"
 	"go.temporal.io/api/history/v1"
+	"go.temporal.io/api/proxy"
+	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/approval"
+	"github.com/fairlead/fairlead/db/dbtest"
+	"github.com/fairlead/fairlead/internal/codec"
+	"github.com/fairlead/fairlead/internal/rig"
+	"github.com/fairlead/fairlead/model/scripted"
 	"github.com/fairlead/fairlead/workflows"
 )
 
@@ -38,9 +47,23 @@ func TestRecordHistories(t *testing.T) {
 		t.Fatal(err)
 	}
 	things := newThings()
-	w := newWorld(t).withWriter(things, nil)
+	w := newWorld(t).withWriter(things, func(c *rig.Config) {
+		defs, err := keepers()
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.Model, c.Definitions, c.Tools = scripted.New(keep), append(c.Definitions, defs...), append(c.Tools, remember())
+	})
+	keys := codec.DataConverter(w.db)
 	save := func(name string, events []*history.HistoryEvent) {
-		data, err := protojson.Marshal(&history.History{Events: events})
+		h := &history.History{Events: events}
+		// The keys go with the database; the test that replays seals again.
+		convert(t, h, func(p *common.Payload) (*common.Payload, error) {
+			var plain converter.RawValue
+			err := keys.FromPayload(p, &plain)
+			return plain.Payload(), err
+		})
+		data, err := protojson.Marshal(h)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -97,6 +120,16 @@ func TestRecordHistories(t *testing.T) {
 	w.run(req)
 	save("parallel", w.events(req, ""))
 
+	// A conversation that is summarized: the run that begins it, and the summary.
+	for range 3 {
+		req = request("final")
+		req.Agent, req.Conversation = "keeper", "talk-"+w.queue
+		w.run(req)
+	}
+	w.summarizerRests(req)
+	save("summarized", w.events(req, ""))
+	save("summary", w.eventsOf(agent.SummarizeWorkflowID(req.Tenant, req.Conversation), ""))
+
 	long := request("long")
 	long.Agent = "looker-local" // a third of the events
 	run := w.start(long)
@@ -116,29 +149,90 @@ func TestRecordHistories(t *testing.T) {
 	save("canceled", w.events(slow, ""))
 }
 
-func replay(t *testing.T, path string, run any) error {
+// replay replays a history with run in the place of AgentRun. Nil is the SDK's
+// data converter.
+func replay(t *testing.T, converter converter.DataConverter, recorded *history.History, run any) error {
 	t.Helper()
-	replayer := worker.NewWorkflowReplayer()
+	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{DataConverter: converter})
+	if err != nil {
+		t.Fatal(err)
+	}
 	replayer.RegisterWorkflowWithOptions(run, workflow.RegisterOptions{Name: agent.WorkflowAgentRun})
-	return replayer.ReplayWorkflowHistoryFromJSONFile(silent, path)
+	replayer.RegisterWorkflowWithOptions(workflows.SummarizeConversation, workflow.RegisterOptions{Name: agent.WorkflowSummarize})
+	return replayer.ReplayWorkflowHistory(silent, recorded)
+}
+
+// recorded reads a history from a file.
+func recorded(t *testing.T, path string) *history.History {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := client.HistoryFromJSON(bytes.NewReader(data), client.HistoryJSONOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// convert makes other payloads of all in a history but search attributes.
+func convert(t *testing.T, h *history.History, each func(*common.Payload) (*common.Payload, error)) {
+	t.Helper()
+	err := proxy.VisitPayloads(t.Context(), h, proxy.VisitPayloadsOptions{
+		SkipSearchAttributes: true,
+		Visitor: func(_ *proxy.VisitPayloadsContext, payloads []*common.Payload) (converted []*common.Payload, err error) {
+			for _, p := range payloads {
+				q, err := each(p)
+				if err != nil {
+					return nil, err
+				}
+				converted = append(converted, q)
+			}
+			return converted, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 // TestReplay replays recorded histories with the workflow as it is now: a
-// change that old runs could not follow fails here (OPS-2).
+// change that old runs could not follow fails here (OPS-2). Recorded are plain
+// histories, as versions before encryption wrote them; a worker with keys replays
+// them as they are and sealed.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	paths, err := filepath.Glob(filepath.Join(histories, "*", "*.json"))
 	if err != nil || len(paths) < 15 {
 		t.Fatalf("%d histories, %v", len(paths), err)
 	}
-	for _, path := range paths {
-		t.Run(strings.TrimPrefix(path, histories+"/"), func(t *testing.T) {
-			t.Parallel()
-			if err := replay(t, path, workflows.AgentRun); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	sealing := codec.DataConverter(dbtest.New(t))
+	t.Run("recorded", func(t *testing.T) {
+		for _, path := range paths {
+			t.Run(strings.TrimPrefix(path, histories+"/"), func(t *testing.T) {
+				t.Parallel()
+				if err := replay(t, nil, recorded(t, path), workflows.AgentRun); err != nil {
+					t.Error("without keys:", err)
+				}
+				if err := replay(t, sealing, recorded(t, path), workflows.AgentRun); err != nil {
+					t.Error("with keys:", err)
+				}
+				h := recorded(t, path)
+				sealed := 0
+				convert(t, h, func(p *common.Payload) (*common.Payload, error) {
+					q, err := sealing.ToPayload(converter.NewRawValue(p))
+					if string(q.GetMetadata()[converter.MetadataEncoding]) == codec.Encoding {
+						sealed++
+					}
+					return q, err
+				})
+				if err := replay(t, sealing, h, workflows.AgentRun); err != nil || sealed == 0 {
+					t.Errorf("with %d payloads sealed: %v", sealed, err)
+				}
+			})
+		}
+	})
 }
 
 // mutated is AgentRun with one change that no old run can follow: a timer
@@ -154,10 +248,10 @@ func mutated(ctx workflow.Context, req agent.RunRequest, carried *workflows.Carr
 func TestReplayCanFail(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(histories, "v1", "final.json")
-	if err := replay(t, path, workflows.AgentRun); err != nil {
+	if err := replay(t, nil, recorded(t, path), workflows.AgentRun); err != nil {
 		t.Fatal(err)
 	}
-	if err := replay(t, path, mutated); err == nil {
+	if err := replay(t, nil, recorded(t, path), mutated); err == nil {
 		t.Fatal("a workflow with another first step replays without an error")
 	}
 }

@@ -19,8 +19,14 @@ import (
 // events returns the events of one history of a run, "" for the newest.
 func (w *world) events(req agent.RunRequest, temporalRunID string) []*history.HistoryEvent {
 	w.Helper()
+	return w.eventsOf(agent.WorkflowID(req.Tenant, req.RunID), temporalRunID)
+}
+
+// eventsOf is events for any workflow.
+func (w *world) eventsOf(workflowID, temporalRunID string) []*history.HistoryEvent {
+	w.Helper()
 	var events []*history.HistoryEvent
-	for it := w.client.GetWorkflowHistory(w.ctx, agent.WorkflowID(req.Tenant, req.RunID), temporalRunID, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
+	for it := w.client.GetWorkflowHistory(w.ctx, workflowID, temporalRunID, false, enums.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); it.HasNext(); {
 		event, err := it.Next()
 		if err != nil {
 			w.Fatal(err)

@@ -21,9 +21,15 @@ import (
 	"github.com/fairlead/fairlead/model"
 )
 
-// cancelInUI requests cancellation as the button of the Web UI does: by its HTTP
-// API, with the token against forged requests that the UI's pages send.
+// cancelInUI requests cancellation as the button of the Web UI does.
 func (w *world) cancelInUI(workflowID string) {
+	w.Helper()
+	w.webUI(http.MethodPost, "/workflows/"+workflowID+"/cancel", `{"reason":"a test"}`)
+}
+
+// webUI asks the Web UI's HTTP API about the namespace, with the token against
+// forged requests that the UI's pages send, and returns the JSON of the answer.
+func (w *world) webUI(method, path, body string) json.RawMessage {
 	w.Helper()
 	address := os.Getenv("FAIRLEAD_UI_URL")
 	if address == "" {
@@ -39,8 +45,7 @@ func (w *world) cancelInUI(workflowID string) {
 		w.Fatal(err)
 	}
 	_ = page.Body.Close()
-	request, err := http.NewRequestWithContext(w.ctx, http.MethodPost,
-		fmt.Sprintf("%s/api/v1/namespaces/%s/workflows/%s/cancel", address, namespace(), workflowID), strings.NewReader(`{"reason":"a test"}`))
+	request, err := http.NewRequestWithContext(w.ctx, method, address+"/api/v1/namespaces/"+namespace()+path, strings.NewReader(body))
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -55,10 +60,11 @@ func (w *world) cancelInUI(workflowID string) {
 		w.Fatal(err)
 	}
 	defer response.Body.Close()
-	var body json.RawMessage
-	if err := json.NewDecoder(response.Body).Decode(&body); err != nil || response.StatusCode != http.StatusOK {
-		w.Fatalf("the Web UI answers %s: %s, %v", response.Status, body, err)
+	var answer json.RawMessage
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
+		w.Fatalf("%s %s: the Web UI answers %s: %s, %v", method, path, response.Status, answer, err)
 	}
+	return answer
 }
 
 // supersede begins a newer generation, which ends with an answer.

@@ -216,11 +216,15 @@ func (k *Keys) Hash(content []byte) ([]byte, error) {
 // column. A value that is moved to another place does not open there. No part
 // may contain a line feed, which identifiers do not.
 func Bind(parts ...string) []byte {
-	var b bytes.Buffer
-	b.WriteString("fairlead/1")
+	const head = "fairlead/1"
+	size := len(head) + len(parts)
 	for _, part := range parts {
-		b.WriteByte('\n')
-		b.WriteString(part)
+		size += len(part)
 	}
-	return b.Bytes()
+	b := append(make([]byte, 0, size), head...)
+	for _, part := range parts {
+		b = append(b, '\n')
+		b = append(b, part...)
+	}
+	return b
 }
