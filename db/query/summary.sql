@@ -51,12 +51,16 @@ LIMIT @max_messages;
 -- name: SummariesBeforeRun :many
 -- The newest checked summaries of what came before a run's question, on its
 -- line, newest first; of those that begin alike the longest comes last.
-WITH q AS MATERIALIZED (
-    SELECT r.conversation_id, m.seq, b.path, b.until
+WITH asked AS MATERIALIZED (
+    SELECT r.conversation_id, r.question_message_id
     FROM run r
-    JOIN message m ON m.tenant = r.tenant AND m.id = r.question_message_id
-    LEFT JOIN conversation_branch b ON b.tenant = m.tenant AND b.conversation_id = m.conversation_id AND b.branch = m.branch
     WHERE r.tenant = @tenant AND r.id = @run_id
+), q AS MATERIALIZED (
+    SELECT m.conversation_id, m.seq, b.path, b.until
+    FROM message m
+    LEFT JOIN conversation_branch b ON b.tenant = m.tenant AND b.conversation_id = m.conversation_id AND b.branch = m.branch
+    WHERE m.tenant = @tenant AND m.conversation_id = (SELECT asked.conversation_id FROM asked)
+      AND m.id = (SELECT asked.question_message_id FROM asked)
 )
 SELECT s.from_seq, s.to_seq, s.model, s.revision, s.prompt_version, s.content, s.billed_tokens, s.billed_cost_micros, s.created_at
 FROM conversation_summary s

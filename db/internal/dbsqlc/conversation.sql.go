@@ -246,12 +246,16 @@ func (q *Queries) LockConversation(ctx context.Context, db DBTX, arg LockConvers
 }
 
 const messagesBeforeRun = `-- name: MessagesBeforeRun :many
-WITH q AS MATERIALIZED (
-    SELECT r.conversation_id, m.id, m.seq, b.path, b.until
+WITH asked AS MATERIALIZED (
+    SELECT r.conversation_id, r.question_message_id
     FROM run r
-    JOIN message m ON m.tenant = r.tenant AND m.id = r.question_message_id
-    LEFT JOIN conversation_branch b ON b.tenant = m.tenant AND b.conversation_id = m.conversation_id AND b.branch = m.branch
     WHERE r.tenant = $1 AND r.id = $3
+), q AS MATERIALIZED (
+    SELECT m.conversation_id, m.id, m.seq, b.path, b.until
+    FROM message m
+    LEFT JOIN conversation_branch b ON b.tenant = m.tenant AND b.conversation_id = m.conversation_id AND b.branch = m.branch
+    WHERE m.tenant = $1 AND m.conversation_id = (SELECT asked.conversation_id FROM asked)
+      AND m.id = (SELECT asked.question_message_id FROM asked)
 )
 SELECT m.id, m.seq, m.role, m.content, m.run_id, m.created_at
 FROM message m
@@ -278,7 +282,9 @@ type MessagesBeforeRunRow struct {
 }
 
 // The newest messages up to a run's question, on the question's line, newest
-// first. Line 0 has no path: nothing but it came before.
+// first. Line 0 has no path: nothing but it came before. Run and question are
+// looked up one after the other: joined, a plan that was made while the tables
+// were new goes through all of a tenant's.
 func (q *Queries) MessagesBeforeRun(ctx context.Context, db DBTX, arg MessagesBeforeRunParams) ([]MessagesBeforeRunRow, error) {
 	rows, err := db.Query(ctx, messagesBeforeRun, arg.Tenant, arg.MaxMessages, arg.RunID)
 	if err != nil {

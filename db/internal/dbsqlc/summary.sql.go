@@ -53,12 +53,16 @@ func (q *Queries) InsertSummary(ctx context.Context, db DBTX, arg InsertSummaryP
 }
 
 const summariesBeforeRun = `-- name: SummariesBeforeRun :many
-WITH q AS MATERIALIZED (
-    SELECT r.conversation_id, m.seq, b.path, b.until
+WITH asked AS MATERIALIZED (
+    SELECT r.conversation_id, r.question_message_id
     FROM run r
-    JOIN message m ON m.tenant = r.tenant AND m.id = r.question_message_id
-    LEFT JOIN conversation_branch b ON b.tenant = m.tenant AND b.conversation_id = m.conversation_id AND b.branch = m.branch
     WHERE r.tenant = $1 AND r.id = $3
+), q AS MATERIALIZED (
+    SELECT m.conversation_id, m.seq, b.path, b.until
+    FROM message m
+    LEFT JOIN conversation_branch b ON b.tenant = m.tenant AND b.conversation_id = m.conversation_id AND b.branch = m.branch
+    WHERE m.tenant = $1 AND m.conversation_id = (SELECT asked.conversation_id FROM asked)
+      AND m.id = (SELECT asked.question_message_id FROM asked)
 )
 SELECT s.from_seq, s.to_seq, s.model, s.revision, s.prompt_version, s.content, s.billed_tokens, s.billed_cost_micros, s.created_at
 FROM conversation_summary s
