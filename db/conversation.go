@@ -91,7 +91,8 @@ func (tx *Tx) AppendMessage(conv *Conversation, m Message, submit bool) {
 }
 
 // Append queues m as the next message of a conversation that the transaction
-// need not hold; it is the scope's. After the commit, or the next read, seq is
+// need not hold, for programs that add one outside of a run, such as a person
+// who answers in the agent's place; it is the scope's. After the commit, or the next read, seq is
 // its number: ErrNotFound if there is no such conversation.
 func (tx *Tx) Append(conversation string, m Message, seq *int64) {
 	tx.write(exec(tx.q.AdvanceConversation, dbsqlc.AdvanceConversationParams{Tenant: tx.scope.Tenant, ID: conversation}))

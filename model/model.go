@@ -180,11 +180,3 @@ func (e *Error) Retryable() bool {
 	}
 	return e.Kind == KindRateLimited || e.Kind == KindUnavailable || e.Kind == KindTimeout
 }
-
-// EstimateTokens returns a high estimate of the tokens in n bytes of text, for
-// reservations before the provider has counted. Measured with the o200k
-// vocabulary, English has about 4 bytes per token and Chinese, Japanese and
-// Korean text between 3.9 and 4.3; 3 leaves a margin for JSON and code. Text
-// that is mostly identifiers and hashes can have more tokens: then one call may
-// be billed beyond its reservation, and the budget stops the next.
-func EstimateTokens(n int) int64 { return int64(n+2) / 3 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/session"
 )
 
 // entryDocument is one thing that holds in a conversation.
@@ -102,14 +103,11 @@ func (a *app) session(ctx context.Context, scope agent.Scope, conversation strin
 	return nil
 }
 
-// allWrites among the tools of a prohibition means every tool that writes.
-const allWrites = "*"
-
 // effect says what a prohibition does.
 func effect(p entryDocument) string {
 	tools := slices.Clone(p.Tools)
 	for i, tool := range tools {
-		if tool == allWrites {
+		if tool == session.AllWrites {
 			tools[i] = "all writes"
 		}
 	}

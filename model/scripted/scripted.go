@@ -167,8 +167,12 @@ func (t Turn) estimate(req model.Request) *model.Usage {
 	for _, call := range t.Calls {
 		output += len(call.Name) + len(call.Arguments)
 	}
-	return &model.Usage{InputTokens: model.EstimateTokens(input), OutputTokens: model.EstimateTokens(output)}
+	return &model.Usage{InputTokens: tokensOf(input), OutputTokens: tokensOf(output)}
 }
+
+// tokensOf is about what n bytes of English amount to. Nothing rests on it but
+// what the script is said to cost.
+func tokensOf(n int) int64 { return int64(n+2) / 3 }
 
 // requestID names the request, so that equal requests show as equal.
 func requestID(req model.Request) string {
