@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ type chat struct {
 	last  model.Request
 	turns int
 	// asked counts the requests for a summary.
-	asked int
+	asked atomic.Int64
 }
 
 func newChat(t *testing.T, write func(source []asked, req model.Request) string, edit func(*definition.Definition)) *chat {
@@ -32,7 +33,7 @@ func newChat(t *testing.T, write func(source []asked, req model.Request) string,
 	c.bundle = setup(t, options{
 		script: func(_ context.Context, req model.Request) (scripted.Turn, error) {
 			if strings.Contains(string(req.FinalSchema), "open_tasks") {
-				c.asked++
+				c.asked.Add(1)
 				var data struct {
 					Messages []asked `json:"messages"`
 				}
@@ -150,7 +151,7 @@ func TestSummarize(t *testing.T) {
 	if due := c.talk(4); due.Summarize {
 		t.Errorf("a summary is due after 8 messages: %+v", due)
 	}
-	if out := c.summarize(); out != (agent.SummarizeOutput{}) || c.asked != 0 {
+	if out := c.summarize(); out != (agent.SummarizeOutput{}) || c.asked.Load() != 0 {
 		t.Errorf("nothing was due: %+v", out)
 	}
 	if due := c.talk(1); !due.Summarize {
@@ -236,8 +237,8 @@ func TestBadSummaries(t *testing.T) {
 			if out := c.summarize(); out.Failure != test.code || out.More {
 				t.Errorf("got %+v, want %s", out, test.code)
 			}
-			if c.asked != 2 {
-				t.Errorf("the model was asked %d times", c.asked)
+			if c.asked.Load() != 2 {
+				t.Errorf("the model was asked %d times", c.asked.Load())
 			}
 			if got, want := c.summaries(), "1-6 failed "+test.code; got != want {
 				t.Errorf("on record is %s, want %s", got, want)
@@ -295,8 +296,8 @@ func TestDenseMessage(t *testing.T) {
 	c.say(numbers.String())
 	c.turns = 2
 	c.talk(4)
-	if out := c.summarize(); out.FromSeq != 1 || out.ToSeq != 1 || out.Failure != "" || c.asked != 0 {
-		t.Errorf("got %+v, asked %d times", out, c.asked)
+	if out := c.summarize(); out.FromSeq != 1 || out.ToSeq != 1 || out.Failure != "" || c.asked.Load() != 0 {
+		t.Errorf("got %+v, asked %d times", out, c.asked.Load())
 	}
 	c.talk(1)
 	if out := c.summarize(); out.FromSeq != 2 || out.Failure != "" {
@@ -312,8 +313,8 @@ func TestSummaryLimits(t *testing.T) {
 	c := newChat(t, honest, nil)
 	c.talk(5)
 	c.exec("INSERT INTO tenant_limit (tenant, daily_tokens) VALUES ('acme', 1)")
-	if out := c.summarize(); out.Failure != db.LimitTenantTokens || out.ToSeq != 0 || c.asked != 0 {
-		t.Errorf("beyond the day's limit: %+v, asked %d times", out, c.asked)
+	if out := c.summarize(); out.Failure != db.LimitTenantTokens || out.ToSeq != 0 || c.asked.Load() != 0 {
+		t.Errorf("beyond the day's limit: %+v, asked %d times", out, c.asked.Load())
 	}
 	c.exec("DELETE FROM tenant_limit")
 
