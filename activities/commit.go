@@ -210,14 +210,23 @@ func (r *Runs) outdate(ctx context.Context, w writing, claims approval.Claims) (
 		if err != nil {
 			return err
 		}
-		if p := state.Plan; p.Status == db.PlanPending && p.Revision == w.Plan.Revision {
-			p.Status, p.DecidedBy, p.TokenID, p.DecidedAt = db.PlanStale, claims.Approver, claims.TokenID, r.now()
-			tx.ClosePlan(*p)
+		p := state.Plan
+		switch {
+		case p.Revision != w.Plan.Revision || p.Status == db.PlanStale:
+			return nil
+		case p.Status != db.PlanPending:
+			// Another worker was faster: the change may be this write's own.
+			return fmt.Errorf("%w: the plan was decided by another worker", errRetry)
 		}
+		p.Status, p.DecidedBy, p.TokenID, p.DecidedAt = db.PlanStale, claims.Approver, claims.TokenID, r.now()
+		tx.ClosePlan(*p)
 		return nil
 	})
+	if err != nil {
+		return agent.WriteOutcome{}, err
+	}
 	r.log.Info("plan is stale", zap.String("run_id", w.Run.ID), zap.String("call_id", w.Call.ID), zap.Int("revision", w.Plan.Revision))
-	return w.state(agent.WriteStale), err
+	return w.state(agent.WriteStale), nil
 }
 
 // intend consumes the token and records the intent in one transaction, and lets
