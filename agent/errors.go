@@ -16,6 +16,17 @@ const (
 	ErrorRunConflict = "RunConflict"
 )
 
+// Types of application errors of the workflows about memory, beside
+// ErrorInvalidRequest.
+const (
+	// ErrorMemoryConflict: the ID was used for another candidate.
+	ErrorMemoryConflict = "MemoryConflict"
+	// ErrorMemoryMissing: there is no such candidate, or its user was erased.
+	ErrorMemoryMissing = "MemoryMissing"
+	// ErrorErasureBlocked: what an erasure waits for has lasted too long.
+	ErrorErasureBlocked = "ErasureBlocked"
+)
+
 // ErrorHandedBack is the type of an activity's error, never of a run's: the
 // worker stops and gives the work to another one.
 const ErrorHandedBack = "HandedBack"

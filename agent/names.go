@@ -14,6 +14,25 @@ const (
 	// starts it at its end and does not wait for it.
 	WorkflowSummarize = "SummarizeConversation"
 
+	// WorkflowMemoryWrite decides about one proposed memory. Input
+	// MemoryWriteInput, output MemoryVerdict.
+	WorkflowMemoryWrite = "MemoryWrite"
+	// WorkflowLearnFromRun proposes memories from what the user said in a run,
+	// after its answer and in the background. Input LearnInput, output LearnResult.
+	WorkflowLearnFromRun = "LearnFromRun"
+	// WorkflowForgetMemory deletes one record, or all of a user's. Input
+	// ForgetInput, output ErasureReceipt.
+	WorkflowForgetMemory = "ForgetMemory"
+	// WorkflowEraseSubject erases a user for good. Input EraseInput, output
+	// ErasureReceipt.
+	WorkflowEraseSubject = "EraseSubject"
+	// WorkflowReconcileMemory finds and repairs what is left over or due; a
+	// schedule starts it. Input ReconcileInput, output ReconcileReport.
+	WorkflowReconcileMemory = "ReconcileMemory"
+	// WorkflowReindexMemory computes the vectors of all records anew. Input
+	// ReindexInput, output ReindexOutput.
+	WorkflowReindexMemory = "ReindexMemory"
+
 	// TaskQueue is the task queue used when configuration names no other.
 	TaskQueue = "fairlead"
 
@@ -38,6 +57,27 @@ const (
 	// ActivitySummarize takes SummarizeInput and returns SummarizeOutput.
 	ActivitySummarize = "Summarize"
 
+	// ActivityRecall takes RecallInput and returns RecallOutput.
+	ActivityRecall = "Recall"
+	// ActivityProposeMemory takes MemoryWriteInput and returns MemoryVerdict. Its
+	// input holds content, so it is given to a local activity only.
+	ActivityProposeMemory = "ProposeMemory"
+	// ActivityJudgeMemory takes MemoryWriteInput without a candidate and returns
+	// MemoryVerdict.
+	ActivityJudgeMemory = "JudgeMemory"
+	// ActivitySettleMemory takes SettleMemoryInput and returns SettledMemory.
+	ActivitySettleMemory = "SettleMemory"
+	// ActivityLearn takes LearnInput and returns LearnOutput.
+	ActivityLearn = "Learn"
+	// ActivityForget takes ForgetInput and returns ErasureStep.
+	ActivityForget = "Forget"
+	// ActivityErase takes EraseInput and returns ErasureStep.
+	ActivityErase = "Erase"
+	// ActivityReconcile takes ReconcileInput and returns ReconcileReport.
+	ActivityReconcile = "Reconcile"
+	// ActivityReindex takes ReindexInput and returns ReindexOutput.
+	ActivityReindex = "Reindex"
+
 	// QueryState returns a RunView: where the run stands, without content.
 	QueryState = "state"
 
@@ -52,6 +92,10 @@ const (
 	// whose outcome was unknown. It has no payload and is believed in nothing:
 	// the run looks at the record sooner than it would have.
 	SignalSettled = "settled"
+	// SignalMemoryDecision brings the decision of a reviewer or user about the
+	// memory that a MemoryWrite waits with. Its payload is an Approval; believed
+	// is the token, not the sender.
+	SignalMemoryDecision = "memory_decision"
 )
 
 // Activities lists every activity name that a worker must register.
@@ -60,6 +104,8 @@ func Activities() []string {
 		ActivityBeginRun, ActivityNextAction, ActivityReadTool,
 		ActivityPrepareWrite, ActivityCommitWrite, ActivityResolveWrite, ActivityExpirePlan, ActivityRefuseApprovals,
 		ActivityEndRun, ActivitySummarize,
+		ActivityRecall, ActivityProposeMemory, ActivityJudgeMemory, ActivitySettleMemory, ActivityLearn,
+		ActivityForget, ActivityErase, ActivityReconcile, ActivityReindex,
 	}
 }
 
@@ -87,6 +133,28 @@ func WorkflowID(tenant, runID string) string { return "agent-run~" + tenant + "~
 func SummarizeWorkflowID(tenant, conversation string) string {
 	return "summarize~" + tenant + "~" + conversation
 }
+
+// MemoryWriteWorkflowID returns the Temporal workflow ID of a memory's write.
+func MemoryWriteWorkflowID(tenant, id string) string { return "memory-write~" + tenant + "~" + id }
+
+// LearnWorkflowID returns the Temporal workflow ID under which a run is learned
+// from.
+func LearnWorkflowID(tenant, runID string) string { return "learn~" + tenant + "~" + runID }
+
+// ForgetWorkflowID returns the Temporal workflow ID of a request to forget.
+func ForgetWorkflowID(tenant, id string) string { return "forget~" + tenant + "~" + id }
+
+// EraseWorkflowID returns the Temporal workflow ID under which a user is erased.
+func EraseWorkflowID(tenant, user string) string { return "erase~" + tenant + "~" + user }
+
+// ReconcileWorkflowID and ReindexWorkflowID are the Temporal workflow IDs of the
+// work on all memory: one of each at a time. ReconcileScheduleID is the
+// schedule's.
+const (
+	ReconcileWorkflowID = "reconcile-memory"
+	ReconcileScheduleID = "reconcile-memory"
+	ReindexWorkflowID   = "reindex-memory"
+)
 
 // EndGrace is how long after its deadline a run may still take to record its
 // end. A run row that is older than deadline plus EndGrace no longer holds a

@@ -36,6 +36,11 @@ type RunRequest struct {
 	// user is on, and the feature flags that hold for this user.
 	Page  string   `json:"page,omitempty"`
 	Flags []string `json:"flags,omitempty"`
+	// Group is the group whose chat the conversation is, and Project the project
+	// that it belongs to; empty means none. They are the conversation's for good:
+	// in a group nothing of the user's personal memory is read or written.
+	Group   string `json:"group,omitempty"`
+	Project string `json:"project,omitempty"`
 	// Message is the user's text: valid UTF-8 without NUL, at most
 	// MaxMessageBytes long.
 	Message string `json:"message"`
@@ -49,6 +54,11 @@ type RunRequest struct {
 // Scope returns the owner of the run, for every read and write made for it.
 func (r RunRequest) Scope() Scope {
 	return Scope{Tenant: r.Tenant, User: r.User, Environment: r.Environment}
+}
+
+// MemoryRoom returns where the run stands among memories.
+func (r RunRequest) MemoryRoom() MemoryRoom {
+	return MemoryRoom{Scope: r.Scope(), Conversation: r.Conversation, Group: r.Group, Project: r.Project, Agent: r.Agent}
 }
 
 // Scope says on whose behalf data is touched. A Scope with an empty field is
@@ -97,6 +107,8 @@ func (r RunRequest) Validate() error {
 		{"agent_version", r.AgentVersion, true},
 		{"environment", r.Environment, false},
 		{"page", r.Page, true},
+		{"group", r.Group, true},
+		{"project", r.Project, true},
 	} {
 		if id.value == "" && id.optional {
 			continue

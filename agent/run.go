@@ -29,6 +29,9 @@ type BeginRunOutput struct {
 	Route            ModelRoute `json:"route"`
 	// Supersedes lists the runs of the same conversation that this one replaces.
 	Supersedes []string `json:"supersedes,omitempty"`
+	// Recall says that the definition recalls memories: ask before the first
+	// model call.
+	Recall bool `json:"recall,omitempty"`
 }
 
 // LoopRules are a definition's settings for the loop itself.
@@ -88,6 +91,10 @@ type NextActionInput struct {
 	// negative CostLeftMicros means that no cost limit was agreed.
 	TokensLeft     int64 `json:"tokens_left"`
 	CostLeftMicros int64 `json:"cost_left_micros"`
+	// Recalled says that Recall gave memories to the run.
+	Recalled bool `json:"recalled,omitempty"`
+	// Room is where they are read, set with Recalled.
+	Room *MemoryRoom `json:"room,omitempty"`
 }
 
 // ActionKind says what a model response amounts to.
@@ -229,6 +236,8 @@ type EndRunInput struct {
 	Step   int    `json:"step"`
 	// AnswerMessageID is set with ReasonFinal.
 	AnswerMessageID string `json:"answer_message_id,omitempty"`
+	// Recall is what Recall returned, nil if it was not asked.
+	Recall *RecallOutput `json:"recall,omitempty"`
 }
 
 // RunResult is what a run returns. It carries no content: read the answer from
@@ -245,6 +254,8 @@ type RunResult struct {
 	// Actions are the completed tool calls in order, the last MaxActions of
 	// them; ToolCalls counts all.
 	Actions []CompletedAction `json:"actions,omitempty"`
+	// Memory is nil for agents without memory.
+	Memory *MemoryUse `json:"memory,omitempty"`
 }
 
 // MaxActions bounds RunResult.Actions.
@@ -262,6 +273,9 @@ type EndRunOutput struct {
 	RunResult
 	// Summarize says that the conversation has grown enough for a summary.
 	Summarize bool `json:"summarize,omitempty"`
+	// Learn says that the run can be learned from, and that this is on record as
+	// due.
+	Learn bool `json:"learn,omitempty"`
 }
 
 // SummarizeInput asks for summaries of a conversation's older part.
@@ -302,4 +316,6 @@ type RunView struct {
 	Budget     Budget    `json:"budget"`
 	Deadline   time.Time `json:"deadline"`
 	WaitingFor string    `json:"waiting_for,omitempty"`
+	// Recall is empty until the run has looked for memories.
+	Recall RecallState `json:"recall,omitempty"`
 }

@@ -35,6 +35,9 @@ type Definition struct {
 	Context Context `yaml:"context" json:"context,omitzero"`
 	Summary Summary `yaml:"summary" json:"summary,omitzero"`
 	Session Session `yaml:"session" json:"session,omitzero"`
+	// Memory says what the agent remembers beyond a conversation; the zero value
+	// is nothing.
+	Memory Memory `yaml:"memory" json:"memory,omitzero"`
 	// FinalSchema, if set, is a JSON Schema (2020-12) that the final answer
 	// must satisfy (RUN-5). In YAML it is a mapping.
 	FinalSchema json.RawMessage `yaml:"-" json:"final_schema,omitempty"`

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"unicode/utf8"
 
@@ -68,7 +69,7 @@ func decode(yamlText []byte) (doc document, err error) {
 // Fields by the type that YAML must give them. The decoder alone would read the
 // number 1.10 into a string as "1.1" and the number 1.5 into an integer as 1.
 var (
-	stringFields  = []section{{"", []string{"name", "version", "system", "model"}}, {"summary", []string{"model"}}}
+	stringFields  = []section{{"", []string{"name", "version", "system", "model"}}, {"summary", []string{"model"}}, {"memory", []string{"model", "scope"}}}
 	listFields    = []section{{"", []string{"tools", "environments"}}, {"session", []string{"facts"}}}
 	integerFields = []section{
 		{"", []string{"max_output_tokens"}},
@@ -76,6 +77,7 @@ var (
 		{"loop", []string{"same_action", "same_result", "same_error", "cycle", "malformed_retries", "model_tries", "parallel_reads", "look_up_tries"}},
 		{"context", []string{"max_input", "messages", "summaries", "results", "notes", "memory", "knowledge"}},
 		{"summary", []string{"after", "keep"}},
+		{"memory", []string{"max_records"}},
 	}
 )
 
@@ -182,6 +184,10 @@ func New(d Definition) (Definition, error) {
 	d.Environments = slices.Clone(d.Environments)
 	// An empty list is no list, so that the two have one digest.
 	d.Session.Facts = append([]string(nil), d.Session.Facts...)
+	if len(d.Memory.Facts) == 0 {
+		d.Memory.Facts = nil
+	}
+	d.Memory.Facts = maps.Clone(d.Memory.Facts)
 	d.Loop = d.Loop.withDefaults()
 	if d.Writes.ConfirmWithin == 0 {
 		d.Writes.ConfirmWithin = defaultConfirmWithin

@@ -2,6 +2,8 @@ package definition
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -29,6 +31,8 @@ const (
 	maxRepeats = 100
 	// minInput leaves room for a system prompt and a question.
 	minInput = 1_000
+	// maxMemoryRecords bounds memory.max_records: a few that matter, not a dump.
+	maxMemoryRecords = 50
 	// maxSummaryRange bounds summary.after and summary.keep together; Summary
 	// says why.
 	maxSummaryRange = 90
@@ -94,6 +98,7 @@ func (d Definition) problems() []error {
 	errs = append(errs, d.Context.problems()...)
 	errs = append(errs, d.Summary.problems()...)
 	errs = append(errs, d.Session.problems()...)
+	errs = append(errs, d.Memory.problems()...)
 	return append(errs, d.Loop.problems()...)
 }
 
@@ -156,6 +161,37 @@ func (s Session) problems() []error {
 			errs = append(errs, fmt.Errorf("session.facts[%d] repeats %q", i, key))
 		}
 		seen[key] = true
+	}
+	return errs
+}
+
+func (m Memory) problems() []error {
+	var errs []error
+	if m.Model != "" && !validModel(m.Model) {
+		errs = append(errs, fmt.Errorf("memory.model must be the name of a model in the catalogue, at most %d bytes without spaces, or be left out", maxModelBytes))
+	}
+	if m.MaxRecords < 0 || m.MaxRecords > maxMemoryRecords {
+		errs = append(errs, fmt.Errorf("memory.max_records is %d: it must be 1 to %d, or be left out", m.MaxRecords, maxMemoryRecords))
+	}
+	switch agent.MemoryScopeKind(m.Scope) {
+	case "", agent.MemoryOfUser, agent.MemoryOfConversation, agent.MemoryOfProject:
+	default:
+		errs = append(errs, fmt.Errorf("memory.scope must be %s, %s or %s, or be left out; in a group it is always the group", agent.MemoryOfUser, agent.MemoryOfConversation, agent.MemoryOfProject))
+	}
+	if len(m.Facts) > agent.MaxFacts {
+		errs = append(errs, fmt.Errorf("memory.facts has %d entries, the limit is %d", len(m.Facts), agent.MaxFacts))
+	}
+	// Sorted, so that the same definition always has the same error.
+	for _, fact := range slices.Sorted(maps.Keys(m.Facts)) {
+		switch {
+		case !agent.ValidFactKey(fact):
+			errs = append(errs, fmt.Errorf("memory.facts has a name that is no session fact: it must be 1 to 64 of a-z, 0-9, _ and . of ASCII, beginning with a letter"))
+		case !agent.ValidFactKey(m.Facts[fact]):
+			errs = append(errs, fmt.Errorf("memory.facts.%s must be a key of the memory policy, such as task.service", fact))
+		}
+	}
+	if !m.Learn && len(m.Facts) > 0 {
+		errs = append(errs, fmt.Errorf("memory.facts are learned, and memory.learn is off: set it to true, or leave the facts out"))
 	}
 	return errs
 }

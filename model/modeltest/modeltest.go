@@ -1,5 +1,5 @@
-// Package modeltest is the conformance suite of model.Model: what every adapter
-// must do alike. Nothing outside tests imports it.
+// Package modeltest is the conformance suites of model.Model and model.Embedder:
+// what every adapter must do alike. Nothing outside tests imports it.
 package modeltest
 
 import (

@@ -1,7 +1,8 @@
-// Package openai calls models over the OpenAI Chat Completions protocol: at
-// OpenAI itself, or at any compatible server given by its base URL, such as
-// Ollama, vLLM or DeepSeek. It builds on the official SDK with the SDK's
-// retries off: one call of Generate is one HTTP request.
+// Package openai calls models over the OpenAI Chat Completions protocol, and
+// embedding models over its Embeddings one: at OpenAI itself, or at any
+// compatible server given by its base URL, such as Ollama, vLLM or DeepSeek. It
+// builds on the official SDK with the SDK's retries off: one call of Generate is
+// one HTTP request.
 package openai
 
 import (
@@ -58,14 +59,9 @@ type Model struct {
 
 // New returns a Model, or an error that names the option at fault.
 func New(options Options) (*Model, error) {
-	if options.BaseURL == "" {
-		options.BaseURL = DefaultBaseURL
-	}
-	base, err := url.Parse(options.BaseURL)
-	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" ||
-		base.User != nil || base.RawQuery != "" || base.Fragment != "" {
-		// The value is not repeated: people paste credentials into URLs.
-		return nil, errors.New("openai base URL: must be like https://host/v1, without user, query or fragment")
+	base, requestOptions, err := connection(options.APIKey, options.BaseURL, options.HTTPClient)
+	if err != nil {
+		return nil, err
 	}
 	switch options.MaxTokensField {
 	case "":
@@ -77,19 +73,6 @@ func New(options Options) (*Model, error) {
 	default:
 		return nil, fmt.Errorf("openai max tokens field %q: must be %q or %q", options.MaxTokensField, MaxCompletionTokens, MaxTokens)
 	}
-	if options.HTTPClient == nil {
-		options.HTTPClient = http.DefaultClient
-	}
-
-	requestOptions := []option.RequestOption{
-		option.WithBaseURL(base.String()),
-		option.WithHTTPClient(options.HTTPClient),
-		option.WithMaxRetries(0),
-		option.WithMiddleware(boundResponse),
-	}
-	if options.APIKey != "" {
-		requestOptions = append(requestOptions, option.WithAPIKey(options.APIKey))
-	}
 	return &Model{
 		// The service, not sdk.NewClient: that would read keys, organization
 		// and headers from the environment and send them to any base URL.
@@ -97,6 +80,32 @@ func New(options Options) (*Model, error) {
 		streaming:      !options.DisableStreaming,
 		maxTokensField: options.MaxTokensField,
 	}, nil
+}
+
+// connection returns where requests go, and how.
+func connection(apiKey, baseURL string, client *http.Client) (*url.URL, []option.RequestOption, error) {
+	if baseURL == "" {
+		baseURL = DefaultBaseURL
+	}
+	base, err := url.Parse(baseURL)
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" ||
+		base.User != nil || base.RawQuery != "" || base.Fragment != "" {
+		// The value is not repeated: people paste credentials into URLs.
+		return nil, nil, errors.New("openai base URL: must be like https://host/v1, without user, query or fragment")
+	}
+	if client == nil {
+		client = http.DefaultClient
+	}
+	options := []option.RequestOption{
+		option.WithBaseURL(base.String()),
+		option.WithHTTPClient(client),
+		option.WithMaxRetries(0),
+		option.WithMiddleware(boundResponse),
+	}
+	if apiKey != "" {
+		options = append(options, option.WithAPIKey(apiKey))
+	}
+	return base, options, nil
 }
 
 // Generate implements model.Model.
@@ -115,14 +124,8 @@ func (m *Model) Generate(ctx context.Context, req model.Request, stream func(mod
 	if raw != nil {
 		defer raw.Body.Close()
 	}
-	if ctx.Err() != nil {
-		return model.Response{}, contextError(ctx)
-	}
-	if raw == nil {
-		return model.Response{}, &model.Error{Kind: networkKind(err), Err: safeCause(err)}
-	}
-	if err != nil || raw.StatusCode/100 != 2 {
-		return model.Response{}, statusError(raw)
+	if err := answered(ctx, raw, err); err != nil {
+		return model.Response{}, err
 	}
 
 	if stream == nil {
@@ -148,6 +151,19 @@ func (m *Model) Generate(ctx context.Context, req model.Request, stream func(mod
 	}
 	response.RequestID = requestID(raw)
 	return response, nil
+}
+
+// answered returns the error of a request that was not answered with success.
+func answered(ctx context.Context, raw *http.Response, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return contextError(ctx)
+	case raw == nil:
+		return &model.Error{Kind: networkKind(err), Err: safeCause(err)}
+	case err != nil || raw.StatusCode/100 != 2:
+		return statusError(raw)
+	}
+	return nil
 }
 
 func contextError(ctx context.Context) error {

@@ -2,7 +2,10 @@ package openaitest
 
 import (
 	"bytes"
+	"encoding/base64"
+	"encoding/binary"
 	"encoding/json"
+	"math"
 )
 
 type object = map[string]any
@@ -114,4 +117,39 @@ func (r Reply) split(text string) []string {
 		runes = runes[n:]
 	}
 	return pieces
+}
+
+// embeddings is the body of an answer with embeddings.
+func (r Reply) embeddings(packed bool) object {
+	order := r.Order
+	if order == nil {
+		for i := range r.Vectors {
+			order = append(order, i)
+		}
+	}
+	data := []object{}
+	for _, i := range order {
+		item := object{"object": "embedding", "index": i, "embedding": r.Vectors[i]}
+		if packed || r.Base64 {
+			item["embedding"] = pack(r.Vectors[i])
+		}
+		if r.NoIndex {
+			delete(item, "index")
+		}
+		data = append(data, item)
+	}
+	body := object{"object": "list", "model": r.Model, "data": data}
+	if r.Usage != nil {
+		body["usage"] = object{"prompt_tokens": r.Usage.Prompt, "total_tokens": r.Usage.Prompt}
+	}
+	return body
+}
+
+// pack is the encoding_format base64: 32-bit floats, little end first.
+func pack(vector []float64) string {
+	var packed []byte
+	for _, x := range vector {
+		packed = binary.LittleEndian.AppendUint32(packed, math.Float32bits(float32(x)))
+	}
+	return base64.StdEncoding.EncodeToString(packed)
 }

@@ -1,6 +1,6 @@
-// Package openaitest is a fake server that speaks OpenAI's Chat Completions
-// wire format, whole and streaming, for tests. It answers from a script and
-// records what it was sent. Nothing outside tests imports it.
+// Package openaitest is a fake server that speaks OpenAI's wire formats for
+// tests: Chat Completions, whole and streaming, and Embeddings. It answers from a
+// script and records what it was sent. Nothing outside tests imports it.
 package openaitest
 
 import (
@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -41,8 +42,18 @@ type Reply struct {
 	// streaming; 0 means 8.
 	ChunkRunes int
 
+	// Vectors answer a request for embeddings, in the order of its texts.
+	Vectors [][]float64
+	// Order, if not nil, is the order in which the Vectors are sent, by index.
+	Order []int
+	// NoIndex leaves the index of each out.
+	NoIndex bool
+	// Base64 packs them, whatever the request asks for.
+	Base64 bool
+
 	// Cut breaks the connection after this many chunks, if above 0. CutAtOnce
-	// does so before the first one, with headers sent.
+	// does so before the first one, with headers sent. Embeddings are cut in the
+	// middle either way.
 	Cut       int
 	CutAtOnce bool
 	// Hang holds the connection open, without an end, after the chunks that
@@ -78,6 +89,11 @@ type Request struct {
 	Model    string    `json:"model"`
 	Stream   bool      `json:"stream"`
 	Messages []Message `json:"messages"`
+
+	// Input, EncodingFormat and Dimensions are of a request for embeddings.
+	Input          []string `json:"input"`
+	EncodingFormat string   `json:"encoding_format"`
+	Dimensions     *int     `json:"dimensions"`
 }
 
 // Message is one message of a Request.
@@ -183,8 +199,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests = append(s.requests, request)
 	s.mu.Unlock()
-	if err != nil || r.Method != http.MethodPost || !strings.HasSuffix(r.URL.Path, "/chat/completions") {
-		writeError(w, Reply{Status: http.StatusNotFound, ErrorMessage: "not a chat completion request"})
+	embeddings := strings.HasSuffix(r.URL.Path, "/embeddings")
+	if err != nil || r.Method != http.MethodPost || !embeddings && !strings.HasSuffix(r.URL.Path, "/chat/completions") {
+		writeError(w, Reply{Status: http.StatusNotFound, ErrorMessage: "neither a chat completion nor an embeddings request"})
 		return
 	}
 
@@ -203,6 +220,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, reply.Status, []byte(reply.Body))
 	case reply.Status != 0 && reply.Status != http.StatusOK:
 		writeError(w, reply)
+	case embeddings:
+		s.embeddings(w, r, reply, request)
 	case request.Stream:
 		s.stream(w, r, reply)
 	default:
@@ -241,6 +260,21 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, reply Reply) {
 	if broken {
 		panic(http.ErrAbortHandler) // ends the connection without a last chunk
 	}
+}
+
+func (s *Server) embeddings(w http.ResponseWriter, r *http.Request, reply Reply, request Request) {
+	if reply.Hang {
+		s.hang(r)
+		panic(http.ErrAbortHandler)
+	}
+	body := encode(reply.embeddings(request.EncodingFormat == "base64"))
+	if reply.CutAtOnce || reply.Cut > 0 {
+		w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+		writeJSON(w, http.StatusOK, body[:len(body)/2])
+		_ = http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}
+	writeJSON(w, http.StatusOK, body)
 }
 
 // writeEvent sends the event in two writes, cut inside the first character that

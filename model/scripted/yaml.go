@@ -27,12 +27,19 @@ import (
 //	            arguments: {query: restart}   # or a string, sent as it is
 //	        delay: 100ms
 //	      - text: Done.
+//	    learns:                   # asked what is worth remembering of the message
+//	      - kind: profile_preference
+//	        key: preference.food
+//	        value: {item: tea, sentiment: likes}
+//	        quote: I like tea     # left out: the whole message
 //	  - match: ""                 # matches everything
 //	    turns: [{error: rate_limited, retry_after: 2s}]
 //
 // The first scenario that matches answers, with its turns by step. A turn also
 // takes finish, no_usage, hang, and chunk_size, which mean what they mean in
-// Turn. Unknown keys are errors.
+// Turn. A Lesson is answered by what the first scenario that matches its message
+// learns, and with nothing if none does; what is learned also takes valid_from,
+// valid_until and retracts. Unknown keys are errors.
 func ParseYAML(text []byte) (Script, error) {
 	var file struct {
 		Scenarios []scenario `yaml:"scenarios"`
@@ -51,6 +58,7 @@ func ParseYAML(text []byte) (Script, error) {
 	type matched struct {
 		keyword string
 		script  Script
+		learns  []yamlLearned
 	}
 	var scripts []matched
 	for i, s := range file.Scenarios {
@@ -58,9 +66,17 @@ func ParseYAML(text []byte) (Script, error) {
 		if err != nil {
 			return nil, fmt.Errorf("parse script: scenario %d (match %q): %w", i+1, s.Match, err)
 		}
-		scripts = append(scripts, matched{strings.ToLower(s.Match), script})
+		scripts = append(scripts, matched{strings.ToLower(s.Match), script, s.Learns})
 	}
 	return func(ctx context.Context, req model.Request) (Turn, error) {
+		if lesson, ok := LessonOf(req); ok {
+			for _, s := range scripts {
+				if strings.Contains(strings.ToLower(lesson.Message), s.keyword) {
+					return learn(s.learns, lesson)
+				}
+			}
+			return Learn()
+		}
 		message := strings.ToLower(LastUser(req))
 		for _, s := range scripts {
 			if strings.Contains(message, s.keyword) {
@@ -75,11 +91,40 @@ type scenario struct {
 	Match      string     `yaml:"match"`
 	RepeatLast bool       `yaml:"repeat_last"`
 	Turns      []yamlTurn `yaml:"turns"`
+
+	Learns []yamlLearned `yaml:"learns"`
+}
+
+type yamlLearned struct {
+	Kind       string     `yaml:"kind"`
+	Key        string     `yaml:"key"`
+	Value      any        `yaml:"value"`
+	Quote      string     `yaml:"quote"`
+	ValidFrom  *time.Time `yaml:"valid_from"`
+	ValidUntil *time.Time `yaml:"valid_until"`
+	Retracts   bool       `yaml:"retracts"`
+}
+
+func learn(learns []yamlLearned, lesson Lesson) (Turn, error) {
+	var all []Learned
+	for _, y := range learns {
+		l := Learned(y)
+		if l.Quote == "" {
+			l.Quote = lesson.Message
+		}
+		all = append(all, l)
+	}
+	return Learn(all...)
 }
 
 func (s scenario) script() (Script, error) {
 	if len(s.Turns) == 0 {
 		return nil, errors.New("turns: lists no turn")
+	}
+	for i, l := range s.Learns {
+		if l.Kind == "" || l.Key == "" {
+			return nil, fmt.Errorf("learns: entry %d has no kind or no key", i+1)
+		}
 	}
 	turns := make([]Turn, len(s.Turns))
 	for i, y := range s.Turns {
