@@ -28,7 +28,9 @@ import (
 	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/internal/authz"
 	"github.com/fairlead/fairlead/internal/vault"
+	"github.com/fairlead/fairlead/memorypolicy"
 	"github.com/fairlead/fairlead/model"
+	"github.com/fairlead/fairlead/model/hashing"
 	"github.com/fairlead/fairlead/tool"
 )
 
@@ -56,6 +58,15 @@ type Config struct {
 	// Approvals verifies the tokens by which people confirm writes. Nil knows no
 	// key: every approval is refused.
 	Approvals *approval.Verifier
+	// Memory is where long-term memory lives. Nil has none: definitions with memory
+	// are refused.
+	Memory Memory
+	// MemoryPolicy decides what is remembered and read. Nil means the built-in one.
+	MemoryPolicy *memorypolicy.Policy
+	// Embedders compute vectors. The first one is current; the others are there
+	// because vectors of them may still be in use. Empty means package
+	// model/hashing's.
+	Embedders []model.Embedder
 	// Now is the clock; nil is time.Now. Tests that skip time set it.
 	Now func() time.Time
 }
@@ -97,6 +108,9 @@ type Runs struct {
 	historyMessages int
 	policies        *authz.Policies
 	approvals       *approval.Verifier
+	memory          Memory
+	memoryPolicy    *memorypolicy.Policy
+	embedders       []model.Embedder
 	now             func() time.Time
 
 	// pinned caches definitions by digest, which names their content for ever.
@@ -126,17 +140,24 @@ func New(c Config) (*Runs, error) {
 	r := &Runs{
 		store: c.Store, models: c.Models, tools: c.Tools, definitions: c.Definitions, limits: c.Limits.stored(),
 		log: c.Log, shutdownGrace: c.ShutdownGrace, historyMessages: c.HistoryMessages,
-		policies: c.Policies, approvals: c.Approvals, now: c.Now,
+		policies: c.Policies, approvals: c.Approvals, memory: c.Memory, memoryPolicy: c.MemoryPolicy, embedders: c.Embedders, now: c.Now,
+	}
+	for _, d := range c.Definitions.All() {
+		if r.memory == nil && hasMemory(d) {
+			return nil, fmt.Errorf("activities: agent %s %s has memory, and Memory is missing", d.Name, d.Version)
+		}
 	}
 	if r.policies == nil {
 		r.policies = authz.Default()
 	}
-	if r.now == nil {
-		r.now = time.Now
+	if len(r.embedders) == 0 {
+		offline, err := hashing.New(hashing.Options{})
+		if err != nil {
+			return nil, fmt.Errorf("activities: %w", err)
+		}
+		r.embedders = []model.Embedder{offline}
 	}
-	if r.log == nil {
-		r.log = zap.NewNop()
-	}
+	r.defaults()
 	if r.shutdownGrace == 0 {
 		r.shutdownGrace = 10 * time.Second
 	}
@@ -147,6 +168,19 @@ func New(c Config) (*Runs, error) {
 		r.pinned.Store(definition.Digest(d), d)
 	}
 	return r, nil
+}
+
+// defaults fills in what a memory is proposed with.
+func (r *Runs) defaults() {
+	if r.memoryPolicy == nil {
+		r.memoryPolicy = memorypolicy.Default()
+	}
+	if r.now == nil {
+		r.now = time.Now
+	}
+	if r.log == nil {
+		r.log = zap.NewNop()
+	}
 }
 
 // Registry is the part of a Temporal worker that Register needs.
@@ -167,6 +201,15 @@ func (r *Runs) Register(registry Registry) {
 		agent.ActivityRefuseApprovals: r.RefuseApprovals,
 		agent.ActivityEndRun:          r.EndRun,
 		agent.ActivitySummarize:       r.Summarize,
+		agent.ActivityRecall:          r.Recall,
+		agent.ActivityProposeMemory:   r.ProposeMemory,
+		agent.ActivityJudgeMemory:     r.JudgeMemory,
+		agent.ActivitySettleMemory:    r.SettleMemory,
+		agent.ActivityLearn:           r.Learn,
+		agent.ActivityForget:          r.Forget,
+		agent.ActivityErase:           r.Erase,
+		agent.ActivityReconcile:       r.Reconcile,
+		agent.ActivityReindex:         r.Reindex,
 	} {
 		registry.RegisterActivityWithOptions(method, activity.RegisterOptions{Name: name})
 	}
@@ -214,6 +257,12 @@ func HandBack(ctx context.Context) error {
 // fault turns an error into what Temporal is told: infrastructure is retried,
 // a fault of ours is not. The text is safe.
 func (r *Runs) fault(ctx context.Context, name string, ref agent.RunRef, err error) error {
+	return r.faultOf(ctx, name, err, zap.String("run_id", ref.RunID), zap.Int64("generation", ref.Generation))
+}
+
+// faultOf is fault for an activity of another kind; fields say in the log what it
+// was about.
+func (r *Runs) faultOf(ctx context.Context, name string, err error, fields ...zap.Field) error {
 	var refused *temporal.ApplicationError
 	switch {
 	case err == nil:
@@ -226,7 +275,7 @@ func (r *Runs) fault(ctx context.Context, name string, ref agent.RunRef, err err
 	if errors.Is(err, errStopping) {
 		return HandBack(ctx)
 	}
-	log := r.log.With(zap.String("activity", name), zap.String("run_id", ref.RunID), zap.Int64("generation", ref.Generation))
+	log := r.log.With(zap.String("activity", name)).With(fields...)
 	var schema *db.SchemaError
 	if errors.Is(err, db.ErrUnavailable) || errors.Is(err, db.ErrConflict) || errors.Is(err, errRetry) || errors.As(err, &schema) || keysAway(err) {
 		log.Warn("activity will be retried", zap.String("cause", err.Error()))

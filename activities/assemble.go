@@ -34,6 +34,7 @@ func (r *Runs) assemble(p purchase, state db.StepState) (prompt.Prompt, error) {
 	for _, e := range p.standing {
 		in.Prohibitions = append(in.Prohibitions, prompt.Prohibition{ID: e.Key, Text: e.Value, Tools: e.Tools, Ask: e.Ask, Seq: e.Seq})
 	}
+	in.Memory = p.memory
 	for _, s := range state.Summaries {
 		text, err := summary.Stored(s.Content)
 		if err != nil {

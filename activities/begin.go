@@ -80,7 +80,9 @@ func (r *Runs) begin(ctx context.Context, in agent.BeginRunInput) (agent.BeginRu
 	)
 	err = r.store.InTx(ctx, req.Scope(), func(tx Tx) error {
 		admitted = false
-		state, err := tx.LoadBegin(ctx, req.Conversation, req.RunID, db.Day(r.now()))
+		state, err := tx.LoadBegin(ctx, db.BeginQuery{
+			Conversation: req.Conversation, RunID: req.RunID, Group: req.Group, Project: req.Project, Day: db.Day(r.now()),
+		})
 		if err != nil {
 			return err
 		}
@@ -98,7 +100,7 @@ func (r *Runs) begin(ctx context.Context, in agent.BeginRunInput) (agent.BeginRu
 		if planErr != nil {
 			return planErr
 		}
-		if err := checkConversation(req, state.Conversation); err != nil {
+		if err := checkConversation(req, state); err != nil {
 			return err
 		}
 		open = state.OpenRuns
@@ -149,9 +151,17 @@ func (r *Runs) plan(req agent.RunRequest) (plan, error) {
 	return p, nil
 }
 
-func checkConversation(req agent.RunRequest, conv db.Conversation) error {
+func checkConversation(req agent.RunRequest, state db.BeginState) error {
+	conv := state.Conversation
 	if conv.User != req.User || conv.Environment != req.Environment {
 		return refuse(agent.ErrorConversationConflict, "the conversation belongs to another user or environment")
+	}
+	if conv.Group != req.Group || conv.Project != req.Project {
+		return refuse(agent.ErrorConversationConflict,
+			"the conversation belongs to another group or project: they are the conversation's for good, so name the same ones in each request, or begin another conversation")
+	}
+	if state.Outsider {
+		return refuse(agent.ErrorInvalidRequest, "the user is no participant of the group or project")
 	}
 	if v := req.ConversationVersion; v != nil && *v != conv.Version {
 		return refuse(agent.ErrorConversationConflict, fmt.Sprintf("the conversation is at version %d, not %d", conv.Version, *v))
@@ -175,7 +185,7 @@ func (r *Runs) open(tx Tx, in agent.BeginRunInput, p plan, hash string, state db
 	tx.AppendMessage(&conv, question, true)
 	tx.AppendSession(conv, req.RunID, entries)
 	run := db.Run{
-		ID: req.RunID, Scope: req.Scope(), Conversation: req.Conversation, Generation: conv.Generation, CurrentGeneration: conv.Generation,
+		ID: req.RunID, Scope: req.Scope(), Conversation: req.Conversation, Group: conv.Group, Project: conv.Project, Generation: conv.Generation, CurrentGeneration: conv.Generation,
 		Agent: p.definition.Name, DefinitionVersion: p.definition.Version, DefinitionDigest: p.digest, Page: req.Page, Flags: req.Flags,
 		Status: agent.StatusQueued, Budget: p.budget, Deadline: deadline(in.StartedAt, p.budget),
 		WorkflowID: agent.WorkflowID(req.Tenant, req.RunID), RequestHash: tx.KeyedHash(hash), QuestionID: question.ID, Version: 1,
@@ -221,6 +231,7 @@ func (r *Runs) begun(run db.Run, def definition.Definition) (agent.BeginRunOutpu
 		out.RetryAfter = askAgain
 	default:
 		out.Admitted = true
+		out.Recall = def.Memory.Recall && r.memory != nil
 	}
 	entry, _, err := r.models.Resolve(def.Model)
 	if err != nil {

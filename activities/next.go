@@ -79,6 +79,8 @@ type purchase struct {
 	attempt db.Attempt
 	// standing is what the user forbade.
 	standing []db.SessionEntry
+	// memory is what the run was given and may still read.
+	memory []prompt.Recalled
 	// day is the one whose usage was reserved.
 	day time.Time
 	// before is what this step consumed that no action has told yet.
@@ -90,9 +92,10 @@ type purchase struct {
 // nothing to buy.
 func (r *Runs) prepare(ctx context.Context, in agent.NextActionInput, def definition.Definition) (p purchase, known *agent.Action, err error) {
 	var limit *db.LimitError
+	memory := r.given(ctx, in)
 	for try := 1; ; try++ {
 		err = r.store.InTx(ctx, in.Run.Scope, func(tx Tx) (err error) {
-			p, known, err = r.reserve(ctx, tx, in, def, limit)
+			p, known, err = r.reserve(ctx, tx, in, def, memory, limit)
 			return err
 		})
 		switch {
@@ -112,14 +115,16 @@ func (r *Runs) prepare(ctx context.Context, in agent.NextActionInput, def defini
 }
 
 // reserve is the transaction of prepare.
-func (r *Runs) reserve(ctx context.Context, tx Tx, in agent.NextActionInput, def definition.Definition, limit *db.LimitError) (purchase, *agent.Action, error) {
+func (r *Runs) reserve(ctx context.Context, tx Tx, in agent.NextActionInput, def definition.Definition,
+	memory []prompt.Recalled, limit *db.LimitError,
+) (purchase, *agent.Action, error) {
 	state, err := tx.LoadStep(ctx, db.StepQuery{
 		RunID: in.Run.RunID, Step: in.Step, MaxMessages: r.historyMessages, MaxExchanges: maxExchanges,
 	})
 	if err != nil {
 		return purchase{}, nil, err
 	}
-	p := purchase{in: in, run: state.Run, def: def, actor: actorOf(state.Run), day: db.Day(r.now())}
+	p := purchase{in: in, run: state.Run, def: def, actor: actorOf(state.Run), memory: memory, day: db.Day(r.now())}
 	for _, a := range state.Attempts {
 		if a.Try == in.Try && a.Action != nil {
 			return p, a.Action, nil

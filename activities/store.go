@@ -24,7 +24,7 @@ type Store interface {
 
 // Tx is a transaction of a Store. What its methods queue happens at the commit.
 type Tx interface {
-	LoadBegin(ctx context.Context, conversation, runID string, day time.Time) (db.BeginState, error)
+	LoadBegin(ctx context.Context, q db.BeginQuery) (db.BeginState, error)
 	StoreDefinition(d db.Definition)
 	AppendMessage(conv *db.Conversation, m db.Message, submit bool)
 	AppendSession(conv db.Conversation, runID string, entries []db.SessionEntry)
@@ -33,6 +33,7 @@ type Tx interface {
 	AdmitRun(runID string, limits db.Limits, admitted *bool)
 	MoveRun(r db.Run, m db.Move) error
 	CloseRun(ctx context.Context, runID, answerID string, maxActions int) (db.EndState, error)
+	InsertLesson(runID string)
 
 	LoadStep(ctx context.Context, q db.StepQuery) (db.StepState, error)
 	StartAttempt(runID string, a db.Attempt)
@@ -65,4 +66,11 @@ type postgres struct{ *db.DB }
 
 func (p postgres) InTx(ctx context.Context, scope agent.Scope, fn func(Tx) error) error {
 	return p.DB.InTx(ctx, scope, func(tx *db.Tx) error { return fn(tx) })
+}
+
+// PostgreSQLMemory makes a Memory of a database.
+func PostgreSQLMemory(database *db.DB) Memory { return postgres{database} }
+
+func (p postgres) InMemory(ctx context.Context, room agent.MemoryRoom, scope agent.MemoryScope, fn func(MemoryTx) error) error {
+	return p.DB.InMemory(ctx, room, scope, func(tx *db.MemoryTx) error { return fn(tx) })
 }

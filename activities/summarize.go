@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -17,9 +16,6 @@ import (
 )
 
 const (
-	// summaryTries is how often the model may write one summary: the second time
-	// it is told what the checks found.
-	summaryTries = 2
 	// maxSummaryOutput bounds the summary itself, in tokens.
 	maxSummaryOutput = 4_000
 	// maxSummaryFailures is how many summaries of one range may fail before it
@@ -46,14 +42,9 @@ func (r *Runs) Summarize(ctx context.Context, in agent.SummarizeInput) (out agen
 
 // digestion is one summary in the making.
 type digestion struct {
+	errand
 	conversation db.Conversation
 	source       []summary.Message
-	entry        model.Entry
-	adapter      model.Model
-	request      model.Request
-	// day is the one whose usage was reserved, with reserved.
-	day      time.Time
-	reserved db.Amount
 	// more says that another range is due after this one.
 	more bool
 	// skipped says that the one message in source cannot be summarized.
@@ -65,21 +56,20 @@ func (r *Runs) summarize(ctx context.Context, in agent.SummarizeInput) (out agen
 	if err != nil {
 		return out, err
 	}
-	rules := def.Summary.Bounds(def.Model)
-	entry, adapter, err := r.models.Resolve(rules.Model)
+	e, err := r.errandOf(def.Summary.Bounds(def.Model).Model)
 	if err != nil {
-		return out, fmt.Errorf("%w: model %q is not configured on this worker", errRetry, rules.Model)
+		return out, err
 	}
-	work, done := r.bound(ctx, r.now().Add(summaryTries*entry.Timeout+bookkeeping), 0)
+	work, done := r.bound(ctx, r.now().Add(e.patience()), 0)
 	defer done()
-	d, limits, err := r.due(work, in, def, digestion{entry: entry, adapter: adapter})
+	d, limits, err := r.due(work, in, def, digestion{errand: e})
 	if errors.Is(err, db.ErrNotFound) {
 		return agent.SummarizeOutput{Failure: "conversation_missing"}, nil
 	}
 	if err != nil || d == nil {
 		return out, err
 	}
-	err = r.reserveSummary(ctx, in.Scope, d, limits)
+	err = r.reserveErrand(ctx, in.Scope, &d.errand, limits)
 	if reached := new(db.LimitError); errors.As(err, &reached) {
 		return agent.SummarizeOutput{Failure: reached.Limit}, nil
 	}
@@ -90,10 +80,10 @@ func (r *Runs) summarize(ctx context.Context, in agent.SummarizeInput) (out agen
 	billed, stored := d.reserved, false
 	defer func() {
 		if !stored {
-			r.releaseSummary(ctx, in.Scope, d, billed)
+			r.releaseErrand(ctx, in.Scope, &d.errand, billed)
 		}
 	}()
-	made, err := r.digested(ctx, work, d)
+	made, err := d.digested(ctx, work)
 	billed = made.Billed
 	if err != nil {
 		return out, err
@@ -140,7 +130,7 @@ func (r *Runs) due(ctx context.Context, in agent.SummarizeInput, def definition.
 	if err != nil || !summaryDue(def, state.Unsummarized, state.Failures) || len(state.Messages) < rules.After {
 		return nil, db.Limits{}, err
 	}
-	d.conversation, d.day = state.Conversation, db.Day(r.now())
+	d.conversation = state.Conversation
 	for _, m := range state.Messages {
 		d.source = append(d.source, summary.Message{Seq: m.Seq, Role: string(m.Role), Text: m.Content})
 	}
@@ -149,33 +139,20 @@ func (r *Runs) due(ctx context.Context, in agent.SummarizeInput, def definition.
 	switch {
 	case errors.Is(err, summary.ErrTooDense):
 		// What nobody can summarize must not hold up what comes after it.
-		d.source, d.skipped, d.reserved.CostMicros = d.source[:1], true, noCost(d.entry)
+		d.source, d.skipped = d.source[:1], true
 	case err != nil:
 		return nil, db.Limits{}, fmt.Errorf("summarize: %w", err)
 	default:
-		d.source, d.request = source, request
-		d.request.Model, d.request.MaxOutputTokens = d.entry.Model, output
-		// The second try repeats the first with what was wrong.
-		input := summaryTries*requestTokens(counter, d.request) + output
-		d.reserved.Tokens = input + summaryTries*output
-		if cost, priced := d.entry.CostOf(input, summaryTries*output); priced {
-			d.reserved.CostMicros = &cost
-		}
+		d.source = source
+		d.ask(request, counter, output)
 	}
 	d.more = summaryDue(def, state.Unsummarized-len(d.source), 0)
 	return &d, state.Limits, nil
 }
 
-func (r *Runs) reserveSummary(ctx context.Context, scope agent.Scope, d *digestion, limits db.Limits) error {
-	return r.store.InTx(ctx, scope, func(tx Tx) error {
-		tx.ReserveDaily(d.day, d.reserved, limits.Or(r.limits))
-		return nil
-	})
-}
-
 // digested has the model write the summary and checks it. The summary that it
 // returns has its cost in any case.
-func (r *Runs) digested(ctx, work context.Context, d *digestion) (db.Summary, error) {
+func (d *digestion) digested(ctx, work context.Context) (db.Summary, error) {
 	stored := db.Summary{
 		FromSeq: d.source[0].Seq, ToSeq: d.source[len(d.source)-1].Seq, Status: db.SummaryFailed,
 		Model: d.entry.Name, PromptVersion: summary.PromptVersion, Billed: db.Amount{CostMicros: noCost(d.entry)},
@@ -184,55 +161,16 @@ func (r *Runs) digested(ctx, work context.Context, d *digestion) (db.Summary, er
 		stored.Status = db.SummarySkipped
 		return stored, nil
 	}
-	request := d.request
-	for range summaryTries {
-		a := generate(work, d.adapter, request)
-		bought := purchase{entry: d.entry}
-		bought.attempt.Reserved = d.half()
-		bought.bill(a)
-		stored.Billed = add(stored.Billed, *bought.attempt.Billed)
-		stored.Revision = storable(a.response.Revision)
-		switch {
-		case a.crash != "":
-			stored.Failure = "model_panic"
-			return stored, nil
-		case a.err != nil && ctx.Err() != nil:
-			return stored, ctx.Err()
-		case a.err != nil && errors.Is(context.Cause(work), errStopping):
-			return stored, fmt.Errorf("%w: %w", errRetry, errStopping)
-		case refusesSummary(a.err):
-			stored.Failure = "model_refused"
-			return stored, nil
-		case a.err != nil:
-			// An outage does not count as a failure of the summary.
-			return stored, fmt.Errorf("%w: the model gave no summary", errRetry)
+	b, err := d.run(ctx, work, func(response model.Response, text string) (string, string) {
+		made, failed := accept(d.source, response, text)
+		if failed != nil {
+			return string(failed.Code), failed.Feedback()
 		}
-		text := storable(a.response.Text)
-		made, failed := accept(d.source, a.response, text)
-		if failed == nil {
-			stored.Status, stored.Failure, stored.Content = db.SummaryChecked, "", made
-			return stored, nil
-		}
-		stored.Failure = string(failed.Code)
-		request.Messages = append(request.Messages[:len(d.request.Messages):len(d.request.Messages)],
-			model.Message{Role: model.RoleAssistant, Text: text}, model.Message{Role: model.RoleUser, Text: failed.Feedback()})
-	}
-	return stored, nil
-}
-
-// refusesSummary reports whether a model would say the same to the same request
-// again.
-func refusesSummary(err error) bool {
-	var failed *model.Error
-	if !errors.As(err, &failed) {
-		return false
-	}
-	switch failed.Kind {
-	case model.KindInvalidRequest, model.KindContextOverflow, model.KindContentPolicy, model.KindMalformed:
-		return true
-	default:
-		return false
-	}
+		stored.Status, stored.Content = db.SummaryChecked, made
+		return "", ""
+	})
+	stored.Billed, stored.Revision, stored.Failure = b.billed, b.revision, b.failure
+	return stored, err
 }
 
 // accept returns the summary in the form in which it is stored, or what is wrong
@@ -249,53 +187,4 @@ func accept(source []summary.Message, response model.Response, text string) ([]b
 		return nil, failed
 	}
 	return made.Bytes(), nil
-}
-
-// releaseSummary gives back what was reserved for a summary that is not stored.
-func (r *Runs) releaseSummary(ctx context.Context, scope agent.Scope, d *digestion, billed db.Amount) {
-	ctx, cancel := aside(ctx)
-	defer cancel()
-	err := r.store.InTx(ctx, scope, func(tx Tx) error {
-		tx.SettleDaily(d.day, d.reserved, billed)
-		return nil
-	})
-	if err != nil {
-		r.log.Warn("reservation of a summary left open", zap.String("cause", err.Error()))
-	}
-}
-
-// half is what one of the tries reserved.
-func (d *digestion) half() db.Amount {
-	amount := db.Amount{Tokens: d.reserved.Tokens / summaryTries}
-	if d.reserved.CostMicros != nil {
-		cost := *d.reserved.CostMicros / summaryTries
-		amount.CostMicros = &cost
-	}
-	return amount
-}
-
-func noCost(entry model.Entry) *int64 {
-	if !entry.Priced() {
-		return nil
-	}
-	return new(int64)
-}
-
-func add(a, b db.Amount) db.Amount {
-	sum := db.Amount{Tokens: a.Tokens + b.Tokens}
-	if a.CostMicros != nil && b.CostMicros != nil {
-		cost := *a.CostMicros + *b.CostMicros
-		sum.CostMicros = &cost
-	}
-	return sum
-}
-
-// requestTokens counts what a request takes.
-func requestTokens(counter tokens.Counter, request model.Request) int64 {
-	const overhead = 16
-	n := counter.Count(request.System) + counter.Count(string(request.FinalSchema)) + overhead
-	for _, m := range request.Messages {
-		n += counter.Count(m.Text) + overhead
-	}
-	return n
 }

@@ -18,9 +18,10 @@
 // occurrence of its moment, a Whenever for all that are left, and a When that
 // never came about fails the test.
 //
-//	moments   PlanWaits  Elapsed  ModelCalled  ToolBegins  ToolReturns  BeforeActivity  AfterActivity
+//	moments   PlanWaits  MemoryWaits  Elapsed  ModelCalled  ToolBegins  ToolReturns  BeforeActivity  AfterActivity
 //	people    CheckPlan  ApproveAs  DeclineAs  ForgeAs  SendAgain  SendToken  SettleAs  Cancel  Supersede
-//	faults    Crash  DatabaseDown  Fail  Panic
+//	          ConfirmMemoryAs  DeclineMemoryAs  ForgeMemoryAs
+//	faults    Crash  DatabaseDown  MemoryDown  EmbedderDown  Fail  Panic
 //	others    Wait  Do
 //
 // A person who approves signs a real token, which the run verifies, binds and
@@ -47,6 +48,16 @@
 // once. Wait, the delays of a Script, and Sleep in the tools of a test pass in
 // virtual time too, and count against timeouts and deadlines. What a tool does
 // in real time takes real time.
+//
+// # Memory
+//
+// An agent with memory recalls what Suite.Remember put there and what earlier runs
+// of the Suite left; Result.Recalled is what a run was given, and Suite.Memories
+// what is in force. Config.Extractor plays the model that says what can be learned,
+// and Result.Learned is what became of it: the memory policy decides as in
+// production, and what waits for a person expires unless an event confirms it.
+// Suite.Skip lets weeks pass between runs, Suite.Join makes users participants of
+// groups and projects.
 //
 // # What the model sees
 //

@@ -48,6 +48,7 @@ const (
 	toolReturns    momentKind = "ToolReturns"
 	beforeActivity momentKind = "BeforeActivity"
 	afterActivity  momentKind = "AfterActivity"
+	memoryWaits    momentKind = "MemoryWaits"
 )
 
 // String is the moment as a test writes it.
@@ -55,7 +56,7 @@ func (m Moment) String() string {
 	switch m.kind {
 	case elapsed:
 		return fmt.Sprintf("%s(%s)", m.kind, m.at)
-	case planWaits, modelCalled:
+	case planWaits, modelCalled, memoryWaits:
 		return string(m.kind) + "()"
 	default:
 		return fmt.Sprintf("%s(%q)", m.kind, m.name)
@@ -91,6 +92,10 @@ func BeforeActivity(name string) Moment { return Moment{kind: beforeActivity, na
 // AfterActivity is when an activity has succeeded, and the engine has not heard
 // of it.
 func AfterActivity(name string) Moment { return Moment{kind: afterActivity, name: name} }
+
+// MemoryWaits is when a memory that was proposed in the run waits for a person. It
+// comes after the run's end; the person takes ThinkTime.
+func MemoryWaits() Moment { return Moment{kind: memoryWaits} }
 
 // Action is what happens at a Moment.
 type Action struct {
@@ -185,6 +190,33 @@ func Crash() Action { return Action{name: "Crash", do: (*run).crash} }
 // be reached.
 func DatabaseDown(n int) Action {
 	return Action{name: fmt.Sprintf("DatabaseDown(%d)", n), do: func(r *run) { r.down.Add(int64(n)) }}
+}
+
+// MemoryDown makes the next n uses of long-term memory fail, while the rest of the
+// database goes on.
+func MemoryDown(n int) Action {
+	return Action{name: fmt.Sprintf("MemoryDown(%d)", n), do: func(r *run) { r.memoryDown.Add(int64(n)) }}
+}
+
+// EmbedderDown makes the embedder fail the next n times.
+func EmbedderDown(n int) Action {
+	return Action{name: fmt.Sprintf("EmbedderDown(%d)", n), do: func(r *run) { r.embedderDown.Add(int64(n)) }}
+}
+
+// ConfirmMemoryAs has a person confirm the memory that waits: the user, or a
+// reviewer, as MemoryWaits says.
+func ConfirmMemoryAs(person string) Action {
+	return Action{name: fmt.Sprintf("ConfirmMemoryAs(%q)", person), do: func(r *run) { r.decideMemory(r.suite.key, person, approval.Approve) }}
+}
+
+// DeclineMemoryAs is ConfirmMemoryAs for the opposite.
+func DeclineMemoryAs(person string) Action {
+	return Action{name: fmt.Sprintf("DeclineMemoryAs(%q)", person), do: func(r *run) { r.decideMemory(r.suite.key, person, approval.Decline) }}
+}
+
+// ForgeMemoryAs is ConfirmMemoryAs with a key that the workers do not trust.
+func ForgeMemoryAs(person string) Action {
+	return Action{name: fmt.Sprintf("ForgeMemoryAs(%q)", person), do: func(r *run) { r.decideMemory(r.suite.stranger, person, approval.Approve) }}
 }
 
 // Fail makes a tool return err. At ToolBegins the tool is not called; at

@@ -213,8 +213,15 @@ func (f *flight) work(in []reflect.Value) {
 
 // delivered looks at what the workflow is about to hear.
 func (r *run) delivered(result any) {
-	if prepared, ok := result.(agent.PreparedWrite); ok && prepared.Plan != nil {
-		r.after(ThinkTime, func() { r.reach(PlanWaits()) })
+	switch out := result.(type) {
+	case agent.PreparedWrite:
+		if out.Plan != nil {
+			r.after(ThinkTime, func() { r.reach(PlanWaits()) })
+		}
+	case agent.MemoryVerdict:
+		if out.State == agent.MemoryWaitingConfirmation || out.State == agent.MemoryWaitingReview {
+			r.after(ThinkTime, func() { r.reach(MemoryWaits()) })
+		}
 	}
 }
 

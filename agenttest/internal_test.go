@@ -27,7 +27,7 @@ func TestDeathInsideATransaction(t *testing.T) {
 	w := r.worker
 	scope := r.req.Scope()
 	begin := func(tx activities.Tx) error {
-		_, err := tx.LoadBegin(context.Background(), "talk", "r", db.Day(time.Now()))
+		_, err := tx.LoadBegin(context.Background(), db.BeginQuery{Conversation: "talk", RunID: "r", Day: db.Day(time.Now())})
 		return err
 	}
 	err = w.InTx(context.Background(), scope, func(tx activities.Tx) error {

@@ -36,6 +36,10 @@ type Result struct {
 	Transitions []Transition
 	// Prompts are what the model was asked, in order.
 	Prompts []model.Request
+	// Recalled are the memories that the run was given, best first; Learned is what
+	// was proposed in it, and what became of that.
+	Recalled []Memory
+	Learned  []Learned
 	// Elapsed is how much virtual time the run took.
 	Elapsed time.Duration
 
@@ -164,6 +168,7 @@ func (r *run) stored(result *Result) {
 		r.t.Fatalf("agenttest: %v", err)
 	}
 	result.Answer = report.Answer
+	r.memories(result)
 	for _, c := range report.Calls() {
 		call := Call{ID: c.ID, Tool: c.Tool, Status: c.Status, Executions: c.Executions}
 		if stored, ok := r.suite.store.Call(r.req.Tenant, r.req.RunID, c.ID); ok {
@@ -250,6 +255,14 @@ func brief(result any) string {
 			names = append(names, c.Tool)
 		}
 		return fmt.Sprintf(": %s %s", out.Kind, strings.Join(names, ", "))
+	case agent.RecallOutput:
+		return fmt.Sprintf(": %s, %d records", out.State, out.Records)
+	case agent.LearnOutput:
+		return fmt.Sprintf(": %d candidates, %d rejected %s", len(out.Candidates), out.Rejected, out.Failure)
+	case agent.MemoryVerdict:
+		return ": " + string(out.State)
+	case agent.SettledMemory:
+		return fmt.Sprintf(": %s %s", out.State, out.Refused)
 	case agent.SummarizeOutput:
 		return fmt.Sprintf(": messages %d to %d %s", out.FromSeq, out.ToSeq, out.Failure)
 	case agent.ToolOutcome:

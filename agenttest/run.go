@@ -37,8 +37,9 @@ type run struct {
 	req     agent.RunRequest
 	began   time.Time
 	journal *journal
-	// down counts the transactions that fail yet.
-	down atomic.Int64
+	// down counts the transactions that fail yet, memoryDown the uses of memory and
+	// embedderDown the texts that are not embedded.
+	down, memoryDown, embedderDown atomic.Int64
 	// closed ends every wait.
 	closed chan struct{}
 	// flying are the activities at work, those of dead workers included.
@@ -250,7 +251,7 @@ func (r *run) onLoop(do func()) bool {
 
 // reach is a moment that comes on the loop, if it comes during the run.
 func (r *run) reach(m Moment) {
-	if _, ended := r.endedAt(); ended {
+	if _, ended := r.endedAt(); ended && m.kind != memoryWaits {
 		return
 	}
 	if e := r.take(m); e != nil {

@@ -20,7 +20,9 @@ import (
 	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/internal/authz"
 	"github.com/fairlead/fairlead/internal/memstore"
+	"github.com/fairlead/fairlead/memorypolicy"
 	"github.com/fairlead/fairlead/model"
+	"github.com/fairlead/fairlead/model/hashing"
 	"github.com/fairlead/fairlead/model/scripted"
 	"github.com/fairlead/fairlead/tool"
 )
@@ -29,7 +31,8 @@ import (
 // required.
 type Config struct {
 	Definition definition.Definition
-	// Tools are the agent's own. The built-in fetch_result needs no mention.
+	// Tools are the agent's own. The built-in fetch_result and remember need no
+	// mention.
 	Tools []tool.Tool
 	// Script plays the model, whichever one the definition names. A turn's Delay
 	// and Hang pass in virtual time.
@@ -50,6 +53,14 @@ type Config struct {
 	// Result.Prompts like all others. Without Summaries a Suite makes none,
 	// whatever the definition says: a script knows what it is asked.
 	Summaries bool
+	// Extractor plays the model that says what can be learned from a run, whichever
+	// one the definition names; Extracts makes one. It is asked when a run has
+	// ended, and the run goes on until what it proposes is decided. Without it
+	// nothing is learned, whatever the definition says: a script knows what it is
+	// asked.
+	Extractor scripted.Script
+	// MemoryPolicy decides what is remembered and read; nil is the built-in one.
+	MemoryPolicy *memorypolicy.Policy
 	// Limits bound the tenant and its users; zero values are no limit.
 	Limits activities.Limits
 	// Patience is how long a run may stand still in real time, such as in a tool
@@ -72,12 +83,22 @@ type Suite struct {
 	verifier    *approval.Verifier
 	store       *memstore.Store
 	clock       clock
+
+	memoryPolicy *memorypolicy.Policy
+	embedder     model.Embedder
 }
+
+// Whom and what Request is about.
+const (
+	defaultTenant = "acme"
+	defaultUser   = "ann"
+)
 
 // New returns a Suite, or ends the test if the configuration cannot work.
 func New(t testing.TB, config Config) *Suite {
 	t.Helper()
 	config.Definition.Summary.Off = config.Definition.Summary.Off || !config.Summaries
+	config.Definition.Memory.Learn = config.Definition.Memory.Learn && config.Extractor != nil
 	s := &Suite{t: t, config: config, model: config.Model, key: approval.NewKey(), stranger: approval.NewKey(), catalogue: model.DefaultCatalogue()}
 	s.clock.set(time.Now)
 	s.store = memstore.New(s.clock.now)
@@ -94,6 +115,8 @@ func (s *Suite) prepare() (err error) {
 		return errors.New("give a Script or a Model that plays the model, and not both")
 	case c.Summaries && c.Definition.Summary.Off:
 		return errors.New("the definition turns off the Summaries that are asked for")
+	case c.Extractor != nil && !c.Definition.Memory.Learn:
+		return errors.New("there is an Extractor, and the definition learns nothing: set memory.learn")
 	case c.Patience < 0:
 		return errors.New("the Patience is negative")
 	case c.Patience == 0:
@@ -103,6 +126,12 @@ func (s *Suite) prepare() (err error) {
 		if s.policies, err = authz.Load(c.Policies); err != nil {
 			return err
 		}
+	}
+	if s.memoryPolicy = c.MemoryPolicy; s.memoryPolicy == nil {
+		s.memoryPolicy = memorypolicy.Default()
+	}
+	if s.embedder, err = hashing.New(hashing.Options{}); err != nil {
+		return err
 	}
 	if s.verifier, err = approval.NewVerifier(s.key.Public()); err != nil {
 		return err
@@ -134,14 +163,18 @@ func (s *Suite) prepare() (err error) {
 	return nil
 }
 
-// modelNames are the models that the definition names: the agent's, and the one
-// that writes summaries.
+// modelNames are the models that the definition names: the agent's, the one that
+// writes summaries, and the one that says what can be learned.
 func (s *Suite) modelNames() []string {
 	d := s.config.Definition
-	if d.Summary.Off {
-		return []string{d.Model}
+	names := []string{d.Model}
+	if !d.Summary.Off {
+		names = append(names, d.Summary.Bounds(d.Model).Model)
 	}
-	return []string{d.Model, d.Summary.Bounds(d.Model).Model}
+	if d.Memory.Learn {
+		names = append(names, d.Memory.Bounds(d.Model).Model)
+	}
+	return names
 }
 
 // models returns those models, each under the eyes of w.
@@ -167,13 +200,18 @@ func (s *Suite) modelTimeout(requested string) time.Duration {
 // tools returns all tools, each under the eyes of w; nil leaves them as they are.
 func (s *Suite) tools(w *worker) []tool.Tool {
 	var store activities.Store = s.store
+	var memory activities.Memory = s.store
 	if w != nil {
-		store = w
+		store, memory = w, w.memory()
 	}
 	list := slices.Clone(s.config.Tools)
-	own := slices.ContainsFunc(list, func(t tool.Tool) bool { return t != nil && t.Spec().Name == tool.FetchResultName })
-	if !own {
-		list = append(list, tool.NewFetchResult(activities.Results{Store: store}))
+	for _, built := range []tool.Tool{
+		tool.NewFetchResult(activities.Results{Store: store}),
+		activities.NewRemember(activities.Remembering{Store: store, Memory: memory, MemoryPolicy: s.memoryPolicy, Now: s.clock.now}),
+	} {
+		if !slices.ContainsFunc(list, func(t tool.Tool) bool { return t != nil && t.Spec().Name == built.Spec().Name }) {
+			list = append(list, built)
+		}
 	}
 	if w != nil {
 		for i, t := range list {
@@ -188,12 +226,18 @@ func (s *Suite) tools(w *worker) []tool.Tool {
 func (s *Suite) Request(message string) agent.RunRequest {
 	id := uuid.NewString()
 	req := agent.RunRequest{
-		RunID: id, Tenant: "acme", User: "ann", Conversation: "talk-" + id, Agent: s.config.Definition.Name, Message: message,
+		RunID: id, Tenant: defaultTenant, User: defaultUser, Conversation: "talk-" + id, Agent: s.config.Definition.Name, Message: message,
 	}
-	if len(s.config.Definition.Environments) > 0 {
-		req.Environment = s.config.Definition.Environments[0]
-	}
+	req.Environment = s.environment()
 	return req
+}
+
+// environment is the definition's first one.
+func (s *Suite) environment() string {
+	if len(s.config.Definition.Environments) == 0 {
+		return ""
+	}
+	return s.config.Definition.Environments[0]
 }
 
 // Run runs the agent on a message to its end. Events say what happens meanwhile;

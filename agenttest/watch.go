@@ -94,11 +94,16 @@ func (m watchedModel) Generate(ctx context.Context, req model.Request, stream fu
 	if _, err := r.fire(ctx, w, ModelCalled()); err != nil || w.isDead() != nil {
 		return model.Response{}, late(err)
 	}
-	if r.suite.model != nil {
+	extracts := forExtractor(req)
+	if r.suite.model != nil && !extracts {
 		return r.suite.model.Generate(ctx, req, stream)
 	}
 	return scripted.New(func(ctx context.Context, req model.Request) (scripted.Turn, error) {
-		turn, err := r.suite.config.Script(ctx, req)
+		script := r.suite.config.Script
+		if extracts {
+			script = r.suite.config.Extractor
+		}
+		turn, err := script(ctx, req)
 		if turn.Hang {
 			// It streams its text and is then cut off by its time.
 			turn.Delay, turn.Calls, turn.Err = turn.Delay+maxHang, nil, &model.Error{Kind: model.KindTimeout}

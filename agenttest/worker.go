@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead/fairlead/activities"
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/tool"
 )
 
@@ -56,6 +57,7 @@ func newWorker(r *run) *worker {
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "msg", LevelKey: "level", EncodeLevel: zapcore.LowercaseLevelEncoder})
 	w.runs, err = activities.New(activities.Config{
 		Store: w, Models: s.models(w), Tools: w.registry, Definitions: s.definitions, Limits: s.config.Limits, Policies: s.policies, Approvals: s.verifier,
+		Memory: w.memory(), MemoryPolicy: s.memoryPolicy, Embedders: []model.Embedder{watchedEmbedder{s.embedder, r}},
 		Now: s.clock.now, Log: zap.New(zapcore.NewCore(encoder, livingLog{w}, zap.WarnLevel)),
 	})
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/fairlead/fairlead/internal/authz"
 )
 
-// Token is a signed decision about one plan, on its way to the run.
+// Token is a signed decision about one plan or one waiting memory, on its way to
+// the workflow that waits for it.
 type Token struct {
 	// Text is what the signal carries.
 	Text string
@@ -23,6 +24,8 @@ type Token struct {
 	ExpiresAt time.Time
 	// WorkflowID is where Send sends it.
 	WorkflowID string
+	// signal is the name of the signal, empty for that of a run.
+	signal string
 }
 
 // Approve signs that approver wants the write to be performed exactly as plan
@@ -134,10 +137,15 @@ type Signaler interface {
 	SignalWorkflow(ctx context.Context, workflowID, runID, signalName string, arg any) error
 }
 
-// Send brings a token to its run. Sending it again is safe: it is used once. The
+// Send brings a token to its run, or to the write of its memory. Sending it again
+// is safe: it is used once. The
 // error is the Signaler's, unchanged.
 func (o *Office) Send(ctx context.Context, signaler Signaler, token Token) error {
-	return signaler.SignalWorkflow(ctx, token.WorkflowID, "", agent.SignalApproval, agent.Approval{Token: token.Text})
+	signal := agent.SignalApproval
+	if token.signal != "" {
+		signal = token.signal
+	}
+	return signaler.SignalWorkflow(ctx, token.WorkflowID, "", signal, agent.Approval{Token: token.Text})
 }
 
 // Standing says how far a token has come.

@@ -1,6 +1,6 @@
-// Package approval is the person's side of a write (WRITE-1, WRITE-2, WRITE-5):
-// it shows plans that wait for a decision, mints the token that carries one, and
-// lets an operator settle a write whose outcome is unknown. Workers use its
+// Package approval is the person's side of a write (WRITE-1, WRITE-2, WRITE-5) and
+// of a proposed memory (LTM-3): it shows what waits for a decision, mints the token
+// that carries one, and lets an operator settle a write whose outcome is unknown. Workers use its
 // Verifier, approvers' programs its Office; nothing else needs it.
 //
 // The package imports the store, the words of package agent and the policies,
@@ -41,6 +41,11 @@
 //	resource_version  the resource's version when the plan was made, may be empty
 //	plan_hash         see PlanHash; it covers resource, arguments and summary
 //	nonce             the plan's nonce
+//
+// A token about a proposed memory has the same claims: run_id is the candidate,
+// call_id "memory", tool "memory_write", tool_version and resource_version are the
+// memory policy's version and digest, arguments_hash is the keyed hash of the
+// normalized value, and plan_hash is MemoryHash.
 //
 // There is no leeway for exp; iat may be a minute ahead of the reader's clock.
 // A token is a decision about one plan by one person, and no credential: who

@@ -103,7 +103,7 @@ func (o *office) wait(t *testing.T, scope agent.Scope, runID string) db.WritePla
 	}
 	var admitted bool
 	err := o.db.InTx(context.Background(), scope, func(tx *db.Tx) error {
-		state, err := tx.LoadBegin(context.Background(), run.Conversation, runID, db.Day(o.now))
+		state, err := tx.LoadBegin(context.Background(), db.BeginQuery{Conversation: run.Conversation, RunID: runID, Day: db.Day(o.now)})
 		if err != nil {
 			return err
 		}

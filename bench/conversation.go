@@ -148,7 +148,7 @@ func appending(ctx context.Context, plain *pgxpool.Pool, database *db.DB, scope 
 // begin makes a conversation.
 func begin(ctx context.Context, database *db.DB, scope agent.Scope, conversation string) error {
 	return database.InTx(ctx, scope, func(tx *db.Tx) error {
-		_, err := tx.LoadBegin(ctx, conversation, uuid.NewString(), db.Day(time.Now()))
+		_, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: conversation, RunID: uuid.NewString(), Day: db.Day(time.Now())})
 		return err
 	})
 }

@@ -2,7 +2,8 @@
 // workflow on the same server in the same minutes (PERF-1): absolute times of a
 // busy machine say little. `make bench` brings the servers up and runs it.
 //
-// It also measures what a conversation costs beside plain SQL and plain memory.
+// It also measures what a conversation costs beside plain SQL and plain memory, and
+// what it costs to recall what is remembered.
 //
 // Each figure is a line BENCH <name> <value> <unit>. Rounds alternate between
 // the parties, and a figure is the median over the rounds.
@@ -51,6 +52,7 @@ type settings struct {
 const (
 	onlyRuns          = "runs"
 	onlyConversations = "conversations"
+	onlyMemory        = "memory"
 )
 
 func run(ctx context.Context) (err error) {
@@ -59,10 +61,10 @@ func run(ctx context.Context) (err error) {
 	flag.IntVar(&s.runs, "runs", 25, "sequential runs a round and party")
 	flag.IntVar(&s.load, "load", 200, "runs a round and party under load")
 	flag.IntVar(&s.parallel, "parallel", 50, "runs at a time under load")
-	flag.StringVar(&s.only, "only", "", "one part alone: "+onlyRuns+" or "+onlyConversations)
+	flag.StringVar(&s.only, "only", "", "one part alone: "+onlyRuns+", "+onlyConversations+" or "+onlyMemory)
 	flag.Parse()
-	if s.only != "" && s.only != onlyRuns && s.only != onlyConversations {
-		return fmt.Errorf("there is no part %q, only %s and %s", s.only, onlyRuns, onlyConversations)
+	if !slices.Contains([]string{"", onlyRuns, onlyConversations, onlyMemory}, s.only) {
+		return fmt.Errorf("there is no part %q, only %s, %s and %s", s.only, onlyRuns, onlyConversations, onlyMemory)
 	}
 
 	address := os.Getenv("TEMPORAL_ADDRESS")
@@ -83,13 +85,21 @@ func run(ctx context.Context) (err error) {
 		return err
 	}
 	defer database.Close()
-	if s.only != onlyConversations {
-		if err := runs(ctx, s, address, database); err != nil {
+	parts := []struct {
+		name    string
+		measure func() error
+	}{
+		{onlyRuns, func() error { return runs(ctx, s, address, database) }},
+		{onlyConversations, func() error { return conversations(ctx, url, database) }},
+		{onlyMemory, func() error { return memory(ctx, url, database) }},
+	}
+	for _, part := range parts {
+		if s.only != "" && s.only != part.name {
+			continue
+		}
+		if err := part.measure(); err != nil {
 			return err
 		}
-	}
-	if s.only != onlyRuns {
-		return conversations(ctx, url, database)
 	}
 	return nil
 }

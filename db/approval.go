@@ -148,7 +148,7 @@ func (p *planRows) unreadable(db *DB, why error) (PlanState, error) {
 }
 
 func (p *planRows) state(db *DB) (PlanState, error) {
-	state := PlanState{Run: toRun(p.run.Run, p.run.CurrentGeneration), Totals: toTotals(p.totals)}
+	state := PlanState{Run: toRun(p.run.Run, p.run.CurrentGeneration, p.run.GroupID, p.run.ProjectID), Totals: toTotals(p.totals)}
 	r := db.ringOf(state.Run, p.keys)
 	var err error
 	if state.Plan, err = toWritePlan(r, p.plan); err != nil {
@@ -210,7 +210,7 @@ func (db *DB) PlanOutcome(ctx context.Context, tenant, runID, callID string, rev
 		return PlanOutcome{}, fmt.Errorf("load outcome of plan: %w", err)
 	}
 	var outcome PlanOutcome
-	r := db.ringOf(toRun(run.Run, run.CurrentGeneration), keys)
+	r := db.ringOf(toRun(run.Run, run.CurrentGeneration, run.GroupID, run.ProjectID), keys)
 	if outcome.Plan, err = toWritePlan(r, plan); err != nil {
 		return PlanOutcome{}, fmt.Errorf("load outcome of plan: %w", err)
 	}
@@ -279,7 +279,7 @@ func (db *DB) UnsettledWrites(ctx context.Context, f WriteFilter) ([]UnsettledWr
 	}
 	writes := make([]UnsettledWrite, len(rows))
 	for i, row := range rows {
-		r := db.ringOf(toRun(row.Run, row.CurrentGeneration), keysOf[row.Run.UserID])
+		r := db.ringOf(toRun(row.Run, row.CurrentGeneration, row.GroupID, row.ProjectID), keysOf[row.Run.UserID])
 		writes[i], err = toUnsettledWrite(r, row)
 		if errors.Is(err, ErrKeysDestroyed) || errors.Is(err, ErrSealed) {
 			// It does not keep the others from being settled.
@@ -296,7 +296,7 @@ func (db *DB) UnsettledWrites(ctx context.Context, f WriteFilter) ([]UnsettledWr
 }
 
 func toUnsettledWrite(r ring, row dbsqlc.UnsettledWritesRow) (w UnsettledWrite, err error) {
-	w.Run = toRun(row.Run, row.CurrentGeneration)
+	w.Run = toRun(row.Run, row.CurrentGeneration, row.GroupID, row.ProjectID)
 	if w.Intent, err = toWriteIntent(r, row.WriteIntent); err != nil {
 		return w, err
 	}
@@ -314,7 +314,7 @@ func (db *DB) RunOfTenant(ctx context.Context, tenant, runID string) (Run, error
 	if err := db.inTenant(ctx, agent.Scope{Tenant: tenant}, one(db.q.GetRun, dbsqlc.GetRunParams{Tenant: tenant, ID: runID}, &row)); err != nil {
 		return Run{}, fmt.Errorf("load run: %w", err)
 	}
-	return toRun(row.Run, row.CurrentGeneration), nil
+	return toRun(row.Run, row.CurrentGeneration, row.GroupID, row.ProjectID), nil
 }
 
 // Settlement is what an operator found out about a write.

@@ -182,7 +182,7 @@ func (tx *Tx) LoadStep(ctx context.Context, q StepQuery) (StepState, error) {
 	if err != nil {
 		return StepState{}, fmt.Errorf("load step: %w", err)
 	}
-	state := StepState{Run: toRun(run.Run, run.CurrentGeneration), Limits: toLimits(limits)}
+	state := StepState{Run: toRun(run.Run, run.CurrentGeneration, run.GroupID, run.ProjectID), Limits: toLimits(limits)}
 	if state.Run.Scope != tx.scope {
 		return StepState{}, fmt.Errorf("load step: %w", ErrNotFound)
 	}

@@ -15,6 +15,9 @@ import (
 // Conversation groups runs of one user in one environment.
 type Conversation struct {
 	ID, User, Environment string
+	// Group and Project are whose chat it is and what it belongs to, for good;
+	// empty means none.
+	Group, Project string
 	// Version counts the submits that were accepted: 0 before the first.
 	Version int64
 	// Generation is that of the newest run; 0 before the first.

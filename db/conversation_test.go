@@ -163,6 +163,7 @@ func explain(t testing.TB, owner *pgxpool.Pool, file, name, args string) string 
 	}
 	query, _, _ = strings.Cut(query, ";")
 	_, query, _ = strings.Cut(query, "\n")
+	query = regexp.MustCompile(`sqlc\.embed\((\w+)\)`).ReplaceAllString(query, "$1.*")
 	numbers := map[string]string{}
 	query = regexp.MustCompile(`@\w+`).ReplaceAllStringFunc(query, func(param string) string {
 		if numbers[param] == "" {
@@ -176,7 +177,7 @@ func explain(t testing.TB, owner *pgxpool.Pool, file, name, args string) string 
 	}
 	defer func() { _ = tx.Rollback(ctx) }()
 	for _, sql := range []string{
-		"SET LOCAL role " + db.Role, "SET LOCAL app.tenant = 'acme'", "SET LOCAL plan_cache_mode = force_generic_plan", "SET LOCAL jit = off", "PREPARE q AS " + query,
+		"SET LOCAL role " + db.Role, "SET LOCAL app.tenant = 'acme'", "SET LOCAL app.memory = 'tenant'", "SET LOCAL plan_cache_mode = force_generic_plan", "SET LOCAL jit = off", "PREPARE q AS " + query,
 	} {
 		if _, err := tx.Exec(ctx, sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)

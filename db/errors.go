@@ -25,6 +25,8 @@ var (
 	ErrUnavailable = errors.New("database unavailable")
 	// ErrScope: the scope has an empty field.
 	ErrScope = errors.New("scope is incomplete: tenant, user and environment are required")
+	// ErrErased: the user was erased. Nothing is remembered of one any more.
+	ErrErased = errors.New("the user was erased: nothing is remembered any more")
 )
 
 // Constraints that callers ask for with IsConstraint.
@@ -33,9 +35,10 @@ const (
 	ConstraintTransition = "run_transition_pkey"
 )
 
-// SQLSTATE values with a meaning here. FL001 to FL003 are raised by the schema.
+// SQLSTATE values with a meaning here. FL001 to FL006 are raised by the schema.
 const (
 	codeUniqueViolation   = "23505"
+	codeExclusion         = "23P01"
 	codeSerialization     = "40001"
 	codeDeadlock          = "40P01"
 	codeUndefinedTable    = "42P01"
@@ -49,6 +52,9 @@ const (
 	codeLimit             = "FL001"
 	codeEnded             = "FL002"
 	codeKeysChanged       = "FL003"
+	codeNotThere          = "FL004"
+	codeErased            = "FL005"
+	codeDeleted           = "FL006"
 )
 
 // LimitError says that a daily limit leaves no room.
@@ -150,9 +156,14 @@ func translateCode(pgErr *pgconn.PgError) error {
 	switch code := pgErr.Code; {
 	case code == codeLimit:
 		return &LimitError{Limit: pgErr.Message}
-	case code == codeUniqueViolation, code == codeSerialization, code == codeDeadlock, code == codeEnded,
-		code == codeKeysChanged:
+	case code == codeUniqueViolation, code == codeExclusion, code == codeSerialization, code == codeDeadlock, code == codeEnded,
+		code == codeKeysChanged, code == codeDeleted:
 		e.Kind = ErrConflict
+	case code == codeNotThere:
+		// Of what is somebody else's nothing more is said than of what is not there.
+		return &Error{Kind: ErrNotFound}
+	case code == codeErased:
+		e.Kind = ErrErased
 	case code == codeInvalidParameter && strings.Contains(pgErr.Message, Role):
 		// The role does not exist: the database was never migrated.
 		return &SchemaError{Have: 0, Need: schemaVersion}

@@ -212,7 +212,7 @@ func TestDestructionWaits(t *testing.T) {
 	}
 	destroyed := make(chan error, 1)
 	err := d.InTx(ctx, scopeOf("acme"), func(tx *db.Tx) error {
-		state, err := tx.LoadBegin(ctx, "c", "r1", db.Day(time.Now()))
+		state, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "c", RunID: "r1", Day: db.Day(time.Now())})
 		if err != nil {
 			return err
 		}

@@ -61,7 +61,8 @@ func earlier(t testing.TB, more int) (url, ownerURL string, super *sql.DB) {
 	super = stdlib.OpenDB(*mustParse(t, url))
 	t.Cleanup(func() { _ = super.Close() })
 	role := "owner_" + strings.ReplaceAll(uuid.NewString(), "-", "")
-	do(t, super, "CREATE ROLE "+role+" LOGIN CREATEROLE", fmt.Sprintf("DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I OWNER TO %s', current_database()); END $$", role),
+	// Only a superuser may create the extension.
+	do(t, super, "CREATE EXTENSION vector", "CREATE ROLE "+role+" LOGIN CREATEROLE", fmt.Sprintf("DO $$ BEGIN EXECUTE format('ALTER DATABASE %%I OWNER TO %s', current_database()); END $$", role),
 		"ALTER SCHEMA public OWNER TO "+role)
 	t.Cleanup(func() {
 		do(t, super, "REASSIGN OWNED BY "+role+" TO CURRENT_USER", "DROP OWNED BY "+role, "DROP ROLE "+role)
@@ -148,7 +149,7 @@ func TestSealPlain(t *testing.T) {
 	}
 	begun := func() (state db.BeginState, keyed string, err error) {
 		err = d.InTx(ctx, run.Scope, func(tx *db.Tx) (err error) {
-			state, err = tx.LoadBegin(ctx, "c", "r1", db.Day(time.Now()))
+			state, err = tx.LoadBegin(ctx, db.BeginQuery{Conversation: "c", RunID: "r1", Day: db.Day(time.Now())})
 			keyed = tx.KeyedHash(digest)
 			return err
 		})

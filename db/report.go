@@ -190,7 +190,7 @@ func (db *DB) report(ctx context.Context, scope agent.Scope, id string, fromStep
 	if err := db.inTenant(ctx, scope, rows.load(db.q, scope.Tenant, int32(fromStep))...); err != nil {
 		return RunReport{}, err
 	}
-	report := RunReport{Run: toRun(rows.run.Run, rows.run.CurrentGeneration), Totals: toTotals(rows.totals)}
+	report := RunReport{Run: toRun(rows.run.Run, rows.run.CurrentGeneration, rows.run.GroupID, rows.run.ProjectID), Totals: toTotals(rows.totals)}
 	owner := report.Run.Scope
 	if (scope.User != "" && owner.User != scope.User) || (scope.Environment != "" && owner.Environment != scope.Environment) {
 		return RunReport{}, ErrNotFound

@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -13,9 +14,11 @@ import (
 // Run is one run. Content is elsewhere: the question and the answer are
 // messages of its conversation.
 type Run struct {
-	ID                string
-	Scope             agent.Scope
-	Conversation      string
+	ID           string
+	Scope        agent.Scope
+	Conversation string
+	// Group and Project are the conversation's, empty outside of them.
+	Group, Project    string
 	Generation        int64
 	Agent             string
 	DefinitionVersion string
@@ -35,7 +38,10 @@ type Run struct {
 	RequestHash string
 	QuestionID  string
 	// AnswerID is the message that answers, once the run has succeeded.
-	AnswerID  string
+	AnswerID string
+	// Memory is what the run had to do with memory, written when it ends; nil for
+	// agents without.
+	Memory    *agent.MemoryUse
 	CreatedAt time.Time
 	// StartedAt and EndedAt are zero until then.
 	StartedAt time.Time
@@ -62,10 +68,24 @@ func (r Run) DeadlineAt(now time.Time) time.Time {
 	return r.Deadline.Add(now.Sub(r.WaitingSince)).Truncate(time.Microsecond)
 }
 
+// Room is where the run stands among memories.
+func (r Run) Room() agent.MemoryRoom {
+	return agent.MemoryRoom{Scope: r.Scope, Conversation: r.Conversation, Group: r.Group, Project: r.Project, Agent: r.Agent}
+}
+
 // OpenRun is a run of a conversation that has not ended.
 type OpenRun struct {
 	ID         string
 	Generation int64
+}
+
+// BeginQuery says which run is to begin, and where.
+type BeginQuery struct {
+	Conversation, RunID string
+	// Group and Project become those of a conversation that does not exist yet.
+	Group, Project string
+	// Day is the one whose usage is read.
+	Day time.Time
 }
 
 // BeginState is what the beginning of a run is decided on. The transaction
@@ -76,6 +96,9 @@ type BeginState struct {
 	Run *Run
 	// OpenRuns are the conversation's runs that have not ended, oldest first.
 	OpenRuns []OpenRun
+	// Outsider says that the user is no participant of the query's group or
+	// project, or not any more.
+	Outsider bool
 	// Session is what holds in the conversation.
 	Session SessionState
 	// Limits are the tenant's own; nil fields are left to the configuration.
@@ -85,27 +108,33 @@ type BeginState struct {
 
 // LoadBegin makes the conversation if it does not exist, holds it against other
 // submits, and reads what BeginRun decides on.
-func (tx *Tx) LoadBegin(ctx context.Context, conversation, runID string, day time.Time) (BeginState, error) {
+func (tx *Tx) LoadBegin(ctx context.Context, query BeginQuery) (BeginState, error) {
 	var (
-		tenant = tx.scope.Tenant
+		tenant       = tx.scope.Tenant
+		conversation = query.Conversation
+
 		conv   dbsqlc.LockConversationRow
 		run    *dbsqlc.GetRunRow
 		open   []dbsqlc.OpenRunsRow
 		limits []dbsqlc.GetTenantLimitRow
 		used   []dbsqlc.GetDailyUsageRow
 
-		session sessionRows
+		partakes = true
+		session  sessionRows
 	)
 	tx.touch()
+	if query.Group != "" || query.Project != "" {
+		tx.write(one(tx.q.TakesPart, dbsqlc.TakesPartParams{Tenant: tenant, GroupID: query.Group, ProjectID: query.Project, UserID: tx.scope.User}, &partakes))
+	}
 	err := tx.read(ctx,
 		exec(tx.q.CreateConversation, dbsqlc.CreateConversationParams{
-			Tenant: tenant, ID: conversation, UserID: tx.scope.User, Environment: tx.scope.Environment,
+			Tenant: tenant, ID: conversation, UserID: tx.scope.User, Environment: tx.scope.Environment, GroupID: query.Group, ProjectID: query.Project,
 		}),
 		one(tx.q.LockConversation, dbsqlc.LockConversationParams{Tenant: tenant, ID: conversation}, &conv),
-		maybe(tx.q.GetRun, dbsqlc.GetRunParams{Tenant: tenant, ID: runID}, &run),
+		maybe(tx.q.GetRun, dbsqlc.GetRunParams{Tenant: tenant, ID: query.RunID}, &run),
 		one(tx.q.OpenRuns, dbsqlc.OpenRunsParams{Tenant: tenant, ConversationID: conversation}, &open),
 		one(tx.q.GetTenantLimit, tenant, &limits),
-		one(tx.q.GetDailyUsage, dbsqlc.GetDailyUsageParams{Tenant: tenant, Day: day, UserID: tx.scope.User}, &used),
+		one(tx.q.GetDailyUsage, dbsqlc.GetDailyUsageParams{Tenant: tenant, Day: query.Day, UserID: tx.scope.User}, &used),
 		session.facts(tx.q, tx.scope, conversation, ""), session.prohibitions(tx.q, tx.scope, conversation, ""),
 	)
 	if err != nil {
@@ -113,11 +142,12 @@ func (tx *Tx) LoadBegin(ctx context.Context, conversation, runID string, day tim
 	}
 	state := BeginState{
 		Conversation: Conversation{
-			ID: conversation, User: conv.UserID, Environment: conv.Environment,
+			ID: conversation, User: conv.UserID, Environment: conv.Environment, Group: conv.GroupID, Project: conv.ProjectID,
 			Version: conv.Version, Generation: conv.Generation, LastSeq: conv.LastSeq, Branch: int(conv.Branch),
 		},
-		Limits: toLimits(limits),
-		Used:   toDailyUsage(used),
+		Outsider: !partakes,
+		Limits:   toLimits(limits),
+		Used:     toDailyUsage(used),
 	}
 	if state.Session, err = session.state(tx.ring); err != nil {
 		return BeginState{}, fmt.Errorf("load conversation: %w", err)
@@ -126,7 +156,7 @@ func (tx *Tx) LoadBegin(ctx context.Context, conversation, runID string, day tim
 		if strings.HasPrefix(run.Run.RequestHash, plainHash) {
 			return BeginState{}, fmt.Errorf("load conversation: %w", ErrUnsealed)
 		}
-		r := toRun(run.Run, run.CurrentGeneration)
+		r := toRun(run.Run, run.CurrentGeneration, run.GroupID, run.ProjectID)
 		state.Run = &r
 	}
 	for _, o := range open {
@@ -171,6 +201,8 @@ type Move struct {
 	AnswerID string
 	// Step and ToolCalls are the totals at an end.
 	Step, ToolCalls int
+	// Memory is what the run had to do with memory, at an end.
+	Memory *agent.MemoryUse
 	// At is when a wait for a person begins or ends. Zero means now.
 	At time.Time
 }
@@ -187,6 +219,13 @@ func (tx *Tx) MoveRun(r Run, m Move) error {
 	if m.At.IsZero() {
 		m.At = time.Now()
 	}
+	var memory []byte
+	if m.Memory != nil {
+		var err error
+		if memory, err = json.Marshal(m.Memory); err != nil {
+			return fmt.Errorf("encode use of memory: %w", err)
+		}
+	}
 	deadline, waiting := r.Deadline, time.Time{}
 	switch {
 	case m.To == agent.StatusWaitingConfirmation:
@@ -199,7 +238,7 @@ func (tx *Tx) MoveRun(r Run, m Move) error {
 		Version: int32(r.Version), NextVersion: int32(r.Version + 1),
 		Reason: optional(string(m.Reason)), Detail: m.Detail, AnswerMessageID: optional(m.AnswerID),
 		Step: int32(m.Step), ToolCalls: int32(m.ToolCalls), Terminal: m.To.Terminal(),
-		Deadline: deadline, WaitingSince: optional(waiting),
+		Deadline: deadline, WaitingSince: optional(waiting), Memory: memory,
 	}))
 	return nil
 }
@@ -255,7 +294,7 @@ func (tx *Tx) CloseRun(ctx context.Context, runID, answerID string, maxActions i
 		return EndState{}, fmt.Errorf("close run: %w", err)
 	}
 	state := EndState{
-		Run: toRun(run.Run, run.CurrentGeneration), Totals: toTotals(totals), Answered: answered, UnknownWrites: int(unknown),
+		Run: toRun(run.Run, run.CurrentGeneration, run.GroupID, run.ProjectID), Totals: toTotals(totals), Answered: answered, UnknownWrites: int(unknown),
 		Unsummarized: int(progress.Unsummarized), SummaryFailures: int(progress.Failures),
 	}
 	if state.Run.Scope != tx.scope {
@@ -270,10 +309,17 @@ func (tx *Tx) CloseRun(ctx context.Context, runID, answerID string, maxActions i
 	return state, nil
 }
 
-func toRun(row dbsqlc.Run, currentGeneration int64) Run {
+func toRun(row dbsqlc.Run, currentGeneration int64, group, project string) Run {
+	var memory *agent.MemoryUse
+	if len(row.Memory) > 0 {
+		// What a newer version wrote and this one cannot read is left out.
+		if err := json.Unmarshal(row.Memory, &memory); err != nil {
+			memory = nil
+		}
+	}
 	return Run{
 		ID: row.ID, Scope: agent.Scope{Tenant: row.Tenant, User: row.UserID, Environment: row.Environment},
-		Conversation: row.ConversationID, Generation: row.Generation, Agent: row.Agent,
+		Conversation: row.ConversationID, Group: group, Project: project, Generation: row.Generation, Agent: row.Agent,
 		DefinitionVersion: row.DefinitionVersion, DefinitionDigest: row.DefinitionDigest, Page: row.Page, Flags: row.Flags,
 		Status: agent.Status(row.Status), Reason: agent.Reason(present(row.Reason)), Detail: row.Detail,
 		Step: int(row.Step), ToolCalls: int(row.ToolCalls),
@@ -282,7 +328,7 @@ func toRun(row dbsqlc.Run, currentGeneration int64) Run {
 			MaxCostMicros: row.MaxCostMicros, Timeout: time.Duration(row.TimeoutNs),
 		},
 		Deadline: row.Deadline.UTC(), WorkflowID: row.WorkflowID, RequestHash: row.RequestHash,
-		QuestionID: row.QuestionMessageID, AnswerID: present(row.AnswerMessageID),
+		QuestionID: row.QuestionMessageID, AnswerID: present(row.AnswerMessageID), Memory: memory,
 		CreatedAt: row.CreatedAt, StartedAt: present(row.StartedAt), EndedAt: present(row.EndedAt), WaitingSince: present(row.WaitingSince),
 		Version: int(row.Version), CurrentGeneration: currentGeneration,
 	}

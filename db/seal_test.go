@@ -280,7 +280,7 @@ func TestOnlyTextIsContent(t *testing.T) {
 	bob := scopeOf("acme")
 	bob.User = "bob"
 	err := d.InTx(ctx, bob, func(tx *db.Tx) error {
-		state, err := tx.LoadBegin(ctx, "c", "r2", db.Day(time.Now()))
+		state, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "c", RunID: "r2", Day: db.Day(time.Now())})
 		tx.AppendMessage(&state.Conversation, db.Message{ID: "m", Role: db.RoleUser, Content: "mine", Visibility: db.Visible, RunID: "r2"}, true)
 		return err
 	})

@@ -161,7 +161,7 @@ func TestRollBackToNothing(t *testing.T) {
 	t.Parallel()
 	d := dbtest.New(t)
 	err := d.InTx(ctx, scopeOf("acme"), func(tx *db.Tx) error {
-		_, err := tx.LoadBegin(ctx, "c", "none", db.Day(time.Now()))
+		_, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "c", RunID: "none", Day: db.Day(time.Now())})
 		return err
 	})
 	if err != nil {

@@ -90,7 +90,7 @@ func (db *DB) ToolCall(ctx context.Context, scope agent.Scope, runID, callID str
 	if err != nil {
 		return Run{}, ToolCall{}, fmt.Errorf("load tool call: %w", err)
 	}
-	r := toRun(run.Run, run.CurrentGeneration)
+	r := toRun(run.Run, run.CurrentGeneration, run.GroupID, run.ProjectID)
 	if r.Scope != scope {
 		return Run{}, ToolCall{}, fmt.Errorf("load tool call: %w", ErrNotFound)
 	}

@@ -22,10 +22,12 @@ const maxTxTries = 5
 // and wait; the others queue their statement, which travels with the next read
 // or with the commit. A Tx belongs to one goroutine.
 type Tx struct {
-	conn    *pgx.Conn
-	q       *dbsqlc.Queries
-	scope   agent.Scope
-	ring    ring
+	conn  *pgx.Conn
+	q     *dbsqlc.Queries
+	scope agent.Scope
+	ring  ring
+	// enter begins the transaction in place of SetScope, if there is any.
+	enter   []statement
 	pending []statement
 	begun   bool
 	// content says that the ring is used, verified that its keys were found to
@@ -51,15 +53,22 @@ func (db *DB) InTx(ctx context.Context, scope agent.Scope, fn func(*Tx) error) e
 
 // inTx is InTx for a whole tenant as well; without a user there is no content.
 func (db *DB) inTx(ctx context.Context, scope agent.Scope, fn func(*Tx) error) error {
+	return db.inTxOf(ctx, Tx{scope: scope}, scope.User, fn)
+}
+
+// inTxOf is inTx with the keys of a subject, nobody's if it is empty. Each try
+// begins with a copy of begin.
+func (db *DB) inTxOf(ctx context.Context, begin Tx, subject string, fn func(*Tx) error) error {
 	for try := 1; ; try++ {
 		r := ring{err: ErrScope}
-		if scope.User != "" {
+		if subject != "" {
 			var err error
-			if r, err = db.ring(ctx, vault.Owner{Tenant: scope.Tenant, Subject: scope.User}); err != nil {
+			if r, err = db.ring(ctx, vault.Owner{Tenant: begin.scope.Tenant, Subject: subject}); err != nil {
 				return err
 			}
 		}
-		err := db.once(ctx, scope, r, fn)
+		begin.ring = r
+		err := db.once(ctx, begin, fn)
 		if try == maxTxTries {
 			return err
 		}
@@ -81,14 +90,15 @@ func (db *DB) inTx(ctx context.Context, scope agent.Scope, fn func(*Tx) error) e
 	}
 }
 
-func (db *DB) once(ctx context.Context, scope agent.Scope, r ring, fn func(*Tx) error) error {
+func (db *DB) once(ctx context.Context, begin Tx, fn func(*Tx) error) error {
 	conn, err := db.pool.Acquire(ctx)
 	if err != nil {
 		return translate(err)
 	}
 	// A connection that is released inside a transaction is closed by the pool.
 	defer conn.Release()
-	tx := &Tx{conn: conn.Conn(), q: db.q, scope: scope, ring: r}
+	tx := &begin
+	tx.conn, tx.q = conn.Conn(), db.q
 	if err := fn(tx); err != nil {
 		tx.rollback(ctx)
 		return err
@@ -133,18 +143,22 @@ func (tx *Tx) send(ctx context.Context, commit bool) error {
 	if tx.err != nil {
 		return tx.err
 	}
-	statements := make([]statement, 0, len(tx.pending)+5)
+	statements := make([]statement, 0, len(tx.pending)+len(tx.enter)+5)
 	// A batch that is the whole transaction needs no BEGIN: see inTenant.
 	whole := commit && !tx.begun
 	if !tx.begun && !whole {
 		statements = append(statements, plain("begin"))
 	}
+	if !tx.begun {
+		statements = append(statements, tx.enter...)
+	}
+	simple := !tx.begun && tx.enter == nil
 	switch verify := tx.content && !tx.verified; {
-	case !tx.begun && verify:
+	case simple && verify:
 		statements = append(statements, exec(tx.q.SetScopeAndShareKeys, dbsqlc.SetScopeAndShareKeysParams{
 			Tenant: tx.scope.Tenant, UserID: tx.scope.User, Environment: tx.scope.Environment,
 		}), tx.ring.verify(tx.q))
-	case !tx.begun:
+	case simple:
 		statements = append(statements, setScope(tx.q, tx.scope))
 	case verify:
 		statements = append(statements, tx.ring.share(tx.q), tx.ring.verify(tx.q))

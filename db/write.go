@@ -139,7 +139,7 @@ func (db *DB) Write(ctx context.Context, scope agent.Scope, runID, callID string
 	if err != nil {
 		return WriteState{}, fmt.Errorf("load write: %w", err)
 	}
-	r := toRun(run.Run, run.CurrentGeneration)
+	r := toRun(run.Run, run.CurrentGeneration, run.GroupID, run.ProjectID)
 	return rows.state(db.ringOf(r, keys), r, scope)
 }
 
@@ -159,7 +159,7 @@ func (tx *Tx) HoldWrite(ctx context.Context, runID, callID string) (WriteState, 
 	if err != nil {
 		return WriteState{}, fmt.Errorf("hold write: %w", err)
 	}
-	return rows.state(tx.ring, toRun(run.Run, run.CurrentGeneration), tx.scope)
+	return rows.state(tx.ring, toRun(run.Run, run.CurrentGeneration, run.GroupID, run.ProjectID), tx.scope)
 }
 
 // writeRows are the rows of a write beside its run's.

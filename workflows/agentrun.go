@@ -30,6 +30,7 @@ type Registry interface {
 func Register(r Registry) {
 	r.RegisterWorkflowWithOptions(AgentRun, workflow.RegisterOptions{Name: agent.WorkflowAgentRun})
 	r.RegisterWorkflowWithOptions(SummarizeConversation, workflow.RegisterOptions{Name: agent.WorkflowSummarize})
+	registerMemory(r)
 }
 
 // maxActivities is how many activities one history may hold before the run
@@ -57,6 +58,8 @@ type Carried struct {
 	// why the last of them was not.
 	Refusals    int               `json:"refusals,omitempty"`
 	LastRefusal agent.RefusalCode `json:"last_refusal,omitempty"`
+	// Recall is what came of looking for memories, nil if nobody looked.
+	Recall *agent.RecallOutput `json:"recall,omitempty"`
 }
 
 // run is one execution of AgentRun.
@@ -175,14 +178,16 @@ func (r *run) begin(ctx, work workflow.Context) error {
 	if first || r.loop.Status != before {
 		r.setSearchAttributes(ctx)
 	}
-	if !first {
-		return nil
+	if first {
+		for _, older := range out.Supersedes {
+			// The older run may have ended meanwhile; the fence in the database
+			// holds in any case, so a failed signal is no failure of this run.
+			_ = workflow.SignalExternalWorkflow(ctx, agent.WorkflowID(r.request.Tenant, older), "", agent.SignalSupersede,
+				agent.Supersession{ByRunID: r.request.RunID, Generation: out.Generation}).Get(ctx, nil)
+		}
 	}
-	for _, older := range out.Supersedes {
-		// The older run may have ended meanwhile; the fence in the database
-		// holds in any case, so a failed signal is no failure of this run.
-		_ = workflow.SignalExternalWorkflow(ctx, agent.WorkflowID(r.request.Tenant, older), "", agent.SignalSupersede,
-			agent.Supersession{ByRunID: r.request.RunID, Generation: out.Generation}).Get(ctx, nil)
+	if out.Recall && out.Admitted && r.carried.Recall == nil {
+		r.recall(work)
 	}
 	return nil
 }
@@ -225,6 +230,7 @@ func (r *run) callModel(work workflow.Context, call agentloop.ModelCall) {
 		Step: call.Step, Try: call.Try, Deadline: r.loop.Deadline,
 		TokensLeft: call.TokensLeft, CostLeftMicros: call.CostLeftMicros,
 	}
+	r.recalled(&in)
 	var action agent.Action
 	if err := r.nextAction(work, in).Get(work, &action); err != nil {
 		r.activityFailed(work, err, agent.ActivityNextAction)
@@ -278,7 +284,7 @@ func (r *run) end(ctx workflow.Context) (agent.RunResult, error) {
 	defer cancel()
 	in := agent.EndRunInput{
 		Run: r.carried.Ref, Reason: r.loop.Reason, Detail: r.loop.Detail,
-		Step: r.loop.Step, AnswerMessageID: r.loop.AnswerID,
+		Step: r.loop.Step, AnswerMessageID: r.loop.AnswerID, Recall: r.carried.Recall,
 	}
 	out, err := r.endRun(ctx, in)
 	if err != nil {
@@ -288,6 +294,9 @@ func (r *run) end(ctx workflow.Context) (agent.RunResult, error) {
 	r.refuseApprovals(ctx)
 	if out.Summarize {
 		r.summarize(ctx)
+	}
+	if out.Learn {
+		r.learn(ctx, &result)
 	}
 	// What the database recorded first is what holds.
 	r.loop.Status, r.loop.Reason, r.loop.Detail = result.Status, result.Reason, result.Detail

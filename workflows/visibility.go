@@ -93,6 +93,15 @@ func (r *run) details() string {
 	if r.carried.Refusals > 0 {
 		fmt.Fprintf(&b, "\n\napprovals refused: %d, the last one because of %s", r.carried.Refusals, r.carried.LastRefusal)
 	}
+	if found := r.carried.Recall; found != nil {
+		fmt.Fprintf(&b, "\n\nmemory: %s", found.State)
+		if found.Records > 0 {
+			fmt.Fprintf(&b, ", %d records", found.Records)
+		}
+		if found.KeywordOnly {
+			b.WriteString(", by keyword only")
+		}
+	}
 	if r.loop.Budget.MaxSteps == 0 {
 		return b.String()
 	}
@@ -116,9 +125,13 @@ func dollars(micros int64) string {
 
 // view answers agent.QueryState.
 func (r *run) view() (agent.RunView, error) {
-	return agent.RunView{
+	view := agent.RunView{
 		RunID: r.request.RunID, Status: r.loop.Status, Reason: r.loop.Reason, Detail: r.loop.Detail,
 		Step: r.loop.Step, ToolCalls: r.loop.ToolCalls, Usage: r.loop.Usage,
 		Budget: r.loop.Budget, Deadline: r.loop.Deadline, WaitingFor: r.waitingFor,
-	}, nil
+	}
+	if r.carried.Recall != nil {
+		view.Recall = r.carried.Recall.State
+	}
+	return view, nil
 }

@@ -42,7 +42,7 @@ LIMIT 1;
 -- name: UnsettledWrites :many
 -- The writes without a known outcome, oldest first, with the plan that was
 -- approved.
-SELECT sqlc.embed(i), sqlc.embed(p), sqlc.embed(r), c.generation AS current_generation, t.tool, t.tool_version, t.arguments, t.arguments_hash
+SELECT sqlc.embed(i), sqlc.embed(p), sqlc.embed(r), c.generation AS current_generation, c.group_id, c.project_id, t.tool, t.tool_version, t.arguments, t.arguments_hash
 FROM write_intent i
 JOIN write_plan p ON p.tenant = i.tenant AND p.run_id = i.run_id AND p.call_id = i.call_id AND p.revision = i.revision
 JOIN tool_call t ON t.tenant = i.tenant AND t.run_id = i.run_id AND t.call_id = i.call_id

@@ -1,13 +1,22 @@
 -- name: CreateConversation :exec
-INSERT INTO conversation (tenant, id, user_id, environment)
-VALUES (@tenant, @id, @user_id, @environment)
+INSERT INTO conversation (tenant, id, user_id, environment, group_id, project_id)
+VALUES (@tenant, @id, @user_id, @environment, @group_id, @project_id)
 ON CONFLICT (tenant, id) DO NOTHING;
 
 -- name: LockConversation :one
-SELECT user_id, environment, version, generation, last_seq, branch
+SELECT user_id, environment, group_id, project_id, version, generation, last_seq, branch
 FROM conversation
 WHERE tenant = @tenant AND id = @id
 FOR NO KEY UPDATE;
+
+-- name: TakesPart :one
+-- Says whether a user is a participant of a group and a project; an empty one
+-- has everybody in it.
+SELECT (NOT EXISTS (
+    SELECT FROM (VALUES ('group', @group_id::text), ('project', @project_id::text)) AS s (kind, id)
+    WHERE s.id <> '' AND NOT EXISTS (
+        SELECT FROM memory_participant p
+        WHERE p.tenant = @tenant AND p.kind = s.kind AND p.id = s.id AND p.user_id = @user_id AND p.removed_at IS NULL)))::boolean AS partakes;
 
 -- name: GetConversation :one
 SELECT user_id, environment, version, generation, last_seq, branch

@@ -1,12 +1,12 @@
 -- name: GetRun :one
-SELECT sqlc.embed(r), c.generation AS current_generation
+SELECT sqlc.embed(r), c.generation AS current_generation, c.group_id, c.project_id
 FROM run r
 JOIN conversation c ON c.tenant = r.tenant AND c.id = r.conversation_id
 WHERE r.tenant = @tenant AND r.id = @id;
 
 -- name: ShareRun :one
 -- GetRun that keeps the run from ending before the transaction does.
-SELECT sqlc.embed(r), c.generation AS current_generation
+SELECT sqlc.embed(r), c.generation AS current_generation, c.group_id, c.project_id
 FROM run r
 JOIN conversation c ON c.tenant = r.tenant AND c.id = r.conversation_id
 WHERE r.tenant = @tenant AND r.id = @id
@@ -14,7 +14,7 @@ FOR SHARE OF r;
 
 -- name: LockRun :one
 -- Holds the run's row against every other change of its status.
-SELECT sqlc.embed(r), c.generation AS current_generation
+SELECT sqlc.embed(r), c.generation AS current_generation, c.group_id, c.project_id
 FROM run r
 JOIN conversation c ON c.tenant = r.tenant AND c.id = r.conversation_id
 WHERE r.tenant = @tenant AND r.id = @id
@@ -91,7 +91,7 @@ WITH moved AS (
     UPDATE run
     SET status = @to_status, reason = sqlc.narg('reason'), detail = @detail, step = @step, tool_calls = @tool_calls,
         answer_message_id = sqlc.narg('answer_message_id'), version = version + 1,
-        deadline = @deadline, waiting_since = sqlc.narg('waiting_since'),
+        deadline = @deadline, waiting_since = sqlc.narg('waiting_since'), memory = sqlc.narg('memory'),
         ended_at = CASE WHEN @terminal::boolean THEN now() END
     WHERE run.tenant = @tenant AND run.id = @id AND run.status = @from_status::text AND run.version = @version
 )

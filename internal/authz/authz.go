@@ -35,6 +35,8 @@ const (
 	Commit Action = "commit"
 	// Settle says what became of a write whose outcome stayed unknown.
 	Settle Action = "settle"
+	// Review accepts or declines a proposed memory that waits for a reviewer.
+	Review Action = "review"
 )
 
 // Question is one question to the policies. All of it is trusted except
@@ -45,11 +47,12 @@ type Question struct {
 	Tenant, Environment string
 	Agent, Page         string
 	Flags               []string
-	// User is who acts now: for Approve the approver, for Settle the operator,
-	// else the run's user. Required.
+	// User is who acts now: for Approve the approver, for Settle the operator, for
+	// Review the reviewer, else the run's user. Required.
 	User string
-	// Requester is the run's user. Required for Approve and Settle; for the
-	// other actions it is User, and may be left empty.
+	// Requester is the run's user, and for Review whom the memory comes from.
+	// Required for Approve, Settle and Review; for the other actions it is User,
+	// and may be left empty.
 	Requester string
 	// Tool and Risk ("read" or "write") are required.
 	Tool, Risk string
@@ -77,13 +80,14 @@ const (
 
 	groupApprovers = "approvers"
 	groupOperators = "operators"
+	groupReviewers = "memory_reviewers"
 )
 
 // contextAttributes are all that a policy may read from context. Load refuses a
 // policy that reads another one, and makeContext sets no other one.
 var contextAttributes = []string{
 	"tenant", "environment", "agent", "page", "flags", "requester",
-	groupApprovers, groupOperators, "object", "arguments",
+	groupApprovers, groupOperators, groupReviewers, "object", "arguments",
 }
 
 var actions = map[Action]cedar.EntityUID{
@@ -93,6 +97,7 @@ var actions = map[Action]cedar.EntityUID{
 	Approve: cedar.NewEntityUID(typeAction, cedar.String(Approve)),
 	Commit:  cedar.NewEntityUID(typeAction, cedar.String(Commit)),
 	Settle:  cedar.NewEntityUID(typeAction, cedar.String(Settle)),
+	Review:  cedar.NewEntityUID(typeAction, cedar.String(Review)),
 }
 
 // Decide returns nil if the policies allow what q asks, else an error that
@@ -144,7 +149,7 @@ func (q Question) refuse(sentinel error, why string) error {
 // problem says what is missing in the question, "" if nothing is.
 func (q Question) problem() string {
 	_, known := actions[q.Action]
-	others := q.Action == Approve || q.Action == Settle
+	others := q.Action == Approve || q.Action == Settle || q.Action == Review
 	switch {
 	case !known:
 		return "the action is unknown"
@@ -189,6 +194,7 @@ func (q Question) makeContext() (cedar.Record, error) {
 		"requester":    ofTenant(typeUser, q.Tenant, requester),
 		groupApprovers: ofTenant(typeGroup, q.Tenant, groupApprovers),
 		groupOperators: ofTenant(typeGroup, q.Tenant, groupOperators),
+		groupReviewers: ofTenant(typeGroup, q.Tenant, groupReviewers),
 		"object":       cedar.String(q.Object),
 	}
 	if q.Arguments != nil {

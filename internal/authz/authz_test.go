@@ -80,6 +80,7 @@ const groups = `[
   {"uid": {"type": "User", "id": "acme/bob"}, "parents": [{"type": "Group", "id": "acme/approvers"}], "attrs": {"level": 3}},
   {"uid": {"type": "User", "id": "acme/lead"}, "parents": [{"type": "Group", "id": "acme/leads"}], "attrs": {}},
   {"uid": {"type": "User", "id": "acme/olga"}, "parents": [{"type": "Group", "id": "acme/operators"}], "attrs": {}},
+  {"uid": {"type": "User", "id": "acme/rita"}, "parents": [{"type": "Group", "id": "acme/memory_reviewers"}], "attrs": {}},
   {"uid": {"type": "Group", "id": "acme/leads"}, "parents": [{"type": "Group", "id": "acme/approvers"}], "attrs": {}},
   {"uid": {"type": "Tool", "id": "restart_service"}, "parents": [{"type": "Kind", "id": "disruptive"}], "attrs": {"owner": "sre"}}
 ]`
@@ -116,6 +117,12 @@ func TestDefault(t *testing.T) {
 	expect(t, p, ask(Settle, by("olga")), nil)
 	expect(t, p, ask(Settle, by("bob")), ErrForbidden)
 	expect(t, p, ask(Settle, nil), ErrForbidden)
+	expect(t, p, ask(Review, by("rita")), nil)
+	expect(t, p, ask(Review, by("bob")), ErrForbidden)
+	expect(t, p, ask(Review, nil), ErrForbidden)
+	// Nobody reviews what comes from oneself.
+	expect(t, p, ask(Review, own("acme", "rita")), ErrForbidden)
+	expect(t, p, ask(Review, of("globex", "rita")), ErrForbidden)
 }
 
 func TestFourEyes(t *testing.T) {
@@ -265,7 +272,7 @@ when { context.arguments.amount * 9223372036854775807 > 0 };`})
 func TestFailClosed(t *testing.T) {
 	t.Parallel()
 	p := load(t, map[string]string{"a.cedar": permitAll})
-	for _, action := range []Action{Offer, Read, Prepare, Approve, Commit, Settle} {
+	for _, action := range []Action{Offer, Read, Prepare, Approve, Commit, Settle, Review} {
 		expect(t, p, ask(action, nil), nil)
 	}
 	deep := strings.Repeat(`{"a":`, 65) + "1" + strings.Repeat("}", 65)
@@ -286,6 +293,7 @@ func TestFailClosed(t *testing.T) {
 		"unknown risk":          {Commit, func(q *Question) { q.Risk = "none" }, "risk is neither"},
 		"nobody asked":          {Approve, func(q *Question) { q.Requester = "" }, "requester is missing"},
 		"nobody asked, settle":  {Settle, func(q *Question) { q.Requester = "" }, "requester is missing"},
+		"nobody asked, review":  {Review, func(q *Question) { q.Requester = "" }, "requester is missing"},
 		"another commits":       {Commit, func(q *Question) { q.User = "bob" }, "user must be the requester"},
 		"no arguments, read":    {Read, args(""), "arguments are missing"},
 		"no arguments, prepare": {Prepare, args(""), "arguments are missing"},

@@ -102,7 +102,7 @@ func TestLoadRefusesNamesOfNothing(t *testing.T) {
 		"group in is-in":       {`forbid (principal is User in Group::"leads", action, resource);`, `Group::"leads" names no tenant`},
 		"user in condition":    {head + `[User::"acme/bob", User::"ann"].contains(principal) };`, `User::"ann" names no tenant`},
 		"user in unless":       {`forbid (principal, action, resource) unless { principal == User::"ann" };`, `User::"ann" names no tenant`},
-		"action":               {`forbid (principal, action == Action::"comit", resource);`, `no action is called "comit": there are approve, commit, maintenance, offer, prepare, read, settle, writes`},
+		"action":               {`forbid (principal, action == Action::"comit", resource);`, `no action is called "comit": there are approve, commit, maintenance, offer, prepare, read, review, settle, writes`},
 		"action of a list":     {`forbid (principal, action in [Action::"commit", Action::"aprove"], resource);`, `no action is called "aprove"`},
 		"action in condition":  {head + `action == Action::"aprove" };`, `no action is called "aprove"`},
 		"type in scope":        {`forbid (principal is Person, action, resource);`, `entity type "Person" does not exist`},

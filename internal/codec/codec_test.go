@@ -25,6 +25,7 @@ const canary = "canary-9f21-restart-payment-api"
 
 var (
 	scope   = agent.Scope{Tenant: "acme", User: "ann", Environment: "test"}
+	room    = agent.MemoryRoom{Scope: scope, Conversation: "c-1"}
 	ref     = agent.RunRef{Scope: scope, RunID: "run-1", Generation: 1}
 	request = agent.RunRequest{
 		RunID: "run-1", Tenant: "acme", User: "ann", Conversation: "c-1", Agent: "opspilot", Environment: "test", Message: canary,
@@ -64,6 +65,16 @@ func TestOwners(t *testing.T) {
 		"Carried":              {carried{Ref: ref, Words: []string{canary}}, ann},
 		"Scope":                {scope, ann},
 		"RunRef":               {ref, ann},
+
+		// A proposed memory goes with its user's keys; what only names one is read
+		// after them as well.
+		"MemoryWriteInput":  {agent.MemoryWriteInput{ID: "m-1", Room: room, Candidate: &agent.MemoryCandidate{Quote: canary}}, ann},
+		"a memory's ID":     {agent.MemoryWriteInput{ID: canary, Room: room}, deployment},
+		"SettleMemoryInput": {agent.SettleMemoryInput{ID: "m-1", Room: room, Token: canary}, deployment},
+		"MemoryVerdict":     {agent.MemoryVerdict{ID: canary}, deployment},
+		"ForgetInput":       {agent.ForgetInput{ID: canary, Room: room}, deployment},
+		"EraseInput":        {agent.EraseInput{ID: canary, Tenant: "acme", User: "ann"}, deployment},
+		"ErasureReceipt":    {agent.ErasureReceipt{ID: canary, Tenant: "acme", Subject: "ann"}, deployment},
 
 		"BeginRunOutput":     {agent.BeginRunOutput{Detail: canary}, deployment},
 		"Action":             {agent.Action{Kind: agent.ActionFinal, AnswerMessageID: canary}, deployment},

@@ -47,13 +47,20 @@ func ownerOf(p *common.Payload) vault.Owner {
 		Run     scoped  `json:"run"`
 		Ref     scoped  `json:"ref"`
 		Request subject `json:"request"`
+		// A proposed memory. What only names a room holds no content, and is to be
+		// read after its user's keys are gone.
+		Room      scoped          `json:"room"`
+		Candidate json.RawMessage `json:"candidate"`
 	}
 	// A field of another type leaves the others as they are.
 	var other *json.UnmarshalTypeError
 	if err := json.Unmarshal(p.GetData(), &named); err != nil && !errors.As(err, &other) {
 		return vault.Owner{}
 	}
-	for _, s := range []subject{named.subject, named.Scope, named.Run.Scope, named.Ref.Scope, named.Request} {
+	if len(named.Candidate) == 0 || string(named.Candidate) == "null" {
+		named.Room = scoped{}
+	}
+	for _, s := range []subject{named.subject, named.Scope, named.Run.Scope, named.Ref.Scope, named.Request, named.Room.Scope} {
 		if agent.ValidID(s.Tenant) && agent.ValidID(s.User) {
 			return vault.Owner{Tenant: s.Tenant, Subject: s.User}
 		}

@@ -62,6 +62,7 @@ type Config struct {
 	// PROVIDER:NAME for a model that it does not list. Empty replaces nothing.
 	Model       string      `mapstructure:"model"`
 	Limits      Limits      `mapstructure:"limits"`
+	Memory      Memory      `mapstructure:"memory"`
 	Concurrency Concurrency `mapstructure:"concurrency"`
 
 	// OpenAI, Approval, Encryption, Codec and Temporal are never read from the
@@ -208,6 +209,12 @@ func defaults() map[string]any {
 		"limits.daily_cost_micros":      0,
 		"limits.user_daily_tokens":      0,
 		"limits.user_daily_cost_micros": 0,
+		"memory.policy":                 "",
+		"memory.embedder":               EmbedderHashing,
+		"memory.dimensions":             0,
+		"memory.embedder_previous":      "",
+		"memory.dimensions_previous":    0,
+		"memory.reconcile_every":        "1h",
 		"concurrency.activities":        200,
 		"concurrency.local_activities":  200,
 		"concurrency.workflow_tasks":    200,
@@ -344,7 +351,7 @@ func (c Config) validate() error {
 			refuse(keyApprovalPublicKeys, "entry %d is the private key of %s; put the public key here, and make a new pair if a worker saw the private one", i+1, Variable(keyApprovalKey))
 		}
 	}
-	errs = append(errs, c.Encryption.validate())
+	errs = append(errs, c.Encryption.validate(), c.Memory.validate())
 	atLeast("workflow_cache", int64(c.WorkflowCache), 0)
 	atLeast("database.max_conns", int64(c.Database.MaxConns), 1)
 	atLeast("limits.max_running", int64(c.Limits.MaxRunning), 0)

@@ -112,7 +112,9 @@ func strict(c *mapstructure.DecoderConfig) {
 func convert(from, to reflect.Type, value any) (any, error) {
 	text, isText := value.(string)
 	switch {
-	case to == reflect.TypeFor[time.Duration]():
+	case to == reflect.TypeFor[Interval]() && text == Off:
+		return Interval(0), nil
+	case to == reflect.TypeFor[time.Duration](), to == reflect.TypeFor[Interval]():
 		if !isText {
 			return nil, errors.New("must be a duration with a unit, such as 20s")
 		}

@@ -37,7 +37,7 @@ func (s *subject) loadStep(q db.StepQuery) (state db.StepState) {
 func (s *subject) usedToday() (used db.DailyUsage) {
 	s.Helper()
 	s.do(ada, func(tx activities.Tx) error {
-		state, err := tx.LoadBegin(ctx, "other talk", "none", today)
+		state, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "other talk", RunID: "none", Day: today})
 		used = state.Used
 		return err
 	})

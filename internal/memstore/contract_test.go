@@ -28,12 +28,16 @@ type subject struct {
 	limits  func(tenant string, l db.Limits)
 	settle  func(ctx context.Context, scope agent.Scope, runID, callID string, s db.Settlement) (bool, error)
 	session func(ctx context.Context, scope agent.Scope, conversation string) (db.SessionState, error)
+	memory  activities.Memory
+	join    func(scope agent.MemoryScope, user string, in bool)
 }
 
 // inMemory and inPostgreSQL are the two that must agree.
 func inMemory(t testing.TB) *subject {
 	s := memstore.New(nil)
-	return &subject{TB: t, Store: s, show: s.ShowRun, limits: s.SetLimits, settle: s.Settle, session: s.Session}
+	return &subject{TB: t, Store: s, show: s.ShowRun, limits: s.SetLimits, settle: s.Settle, session: s.Session, memory: s, join: func(scope agent.MemoryScope, user string, in bool) {
+		s.Participate("acme", scope, user, in)
+	}}
 }
 
 func inPostgreSQL(t testing.TB) *subject {
@@ -53,7 +57,16 @@ func inPostgreSQL(t testing.TB) *subject {
 		})
 		return settled, err
 	}
-	return &subject{TB: t, Store: activities.PostgreSQL(d), show: d.ShowRun, settle: settle, session: d.Session, limits: func(tenant string, l db.Limits) {
+	join := func(scope agent.MemoryScope, user string, in bool) {
+		change := d.AddParticipant
+		if !in {
+			change = d.RemoveParticipant
+		}
+		if err := change(ctx, "acme", scope, user, "owner"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return &subject{TB: t, Store: activities.PostgreSQL(d), memory: activities.PostgreSQLMemory(d), join: join, show: d.ShowRun, settle: settle, session: d.Session, limits: func(tenant string, l db.Limits) {
 		_, err := owner.Exec(ctx, `INSERT INTO tenant_limit VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 			tenant, l.MaxRunning, l.MaxRunningPerUser, l.DailyTokens, l.DailyCostMicros, l.UserDailyTokens, l.UserDailyCostMicros)
 		if err != nil {
@@ -65,7 +78,7 @@ func inPostgreSQL(t testing.TB) *subject {
 // TestContract runs the same cases, with the same expectations, on both stores.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	for _, group := range []map[string]func(*subject){runCases, attemptCases, writeCases, sessionCases, summaryCases} {
+	for _, group := range []map[string]func(*subject){runCases, attemptCases, writeCases, sessionCases, summaryCases, memoryCases, memoryWorkCases} {
 		for name, check := range group {
 			for store, open := range map[string]func(testing.TB) *subject{"memory": inMemory, "postgresql": inPostgreSQL} {
 				t.Run(name+"/"+store, func(t *testing.T) {
@@ -131,7 +144,7 @@ var errForeign = errors.New("the conversation is somebody else's")
 
 // open queues all that opens a run and returns it.
 func open(tx activities.Tx, r db.Run) (db.Run, error) {
-	state, err := tx.LoadBegin(ctx, r.Conversation, r.ID, today)
+	state, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: r.Conversation, RunID: r.ID, Day: today})
 	if err != nil {
 		return r, err
 	}

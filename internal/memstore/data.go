@@ -30,6 +30,16 @@ func (t table[K, V]) put(tx *tx, key K, row V) {
 	t.rows[key] = row
 }
 
+// remove deletes a row; the transaction can take it back.
+func (t table[K, V]) remove(tx *tx, key K) {
+	old, had := t.rows[key]
+	if !had {
+		return
+	}
+	tx.undo = append(tx.undo, func() { t.rows[key] = old })
+	delete(t.rows, key)
+}
+
 func newTable[K comparable, V any]() table[K, V] { return table[K, V]{rows: make(map[K]V)} }
 
 type (
@@ -83,6 +93,8 @@ type data struct {
 	refusals      table[int, refusalRow]
 	entries       table[entryKey, db.SessionEntry]
 	summaries     table[summaryKey, summaryRow]
+
+	memory
 }
 
 func newData() *data {
@@ -94,6 +106,7 @@ func newData() *data {
 		calls: newTable[callKey, callRow](), results: newTable[callKey, string](), plans: newTable[planKey, db.WritePlan](),
 		intents: newTable[intentKey, db.WriteIntent](), refusals: newTable[int, refusalRow](),
 		entries: newTable[entryKey, db.SessionEntry](), summaries: newTable[summaryKey, summaryRow](),
+		memory: newMemory(),
 	}
 }
 
@@ -202,7 +215,12 @@ func (d *data) run(tenant, id string) (db.Run, bool) {
 	}
 	conv, _ := d.conversations.get(namedKey{tenant, r.Conversation})
 	r.CurrentGeneration = conv.Generation
+	r.Group, r.Project = conv.Group, conv.Project
 	r.Flags = append([]string{}, r.Flags...)
+	if r.Memory != nil {
+		use := *r.Memory
+		r.Memory = &use
+	}
 	return r, true
 }
 

@@ -274,7 +274,7 @@ func drawForeign(t *rapid.T, _ agent.Scope) operation {
 		}
 	default:
 		return func(tx activities.Tx) (string, error) {
-			state, err := tx.LoadBegin(ctx, "talk", id, today)
+			state, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "talk", RunID: id, Day: today})
 			return fmt.Sprint(state.Conversation, session(state.Session)), err
 		}
 	}

@@ -14,21 +14,22 @@ import (
 )
 
 // LoadBegin implements activities.Tx.
-func (tx *tx) LoadBegin(ctx context.Context, conversation, runID string, day time.Time) (state db.BeginState, err error) {
-	d, tenant := tx.data, tx.scope.Tenant
+func (tx *tx) LoadBegin(ctx context.Context, q db.BeginQuery) (state db.BeginState, err error) {
+	d, tenant, conversation := tx.data, tx.scope.Tenant, q.Conversation
 	err = tx.read(ctx, func() error {
 		key := namedKey{tenant, conversation}
 		conv, ok := d.conversations.get(key)
 		if !ok {
-			if err := first(check(conversation != "", "conversation_id_check"), texts(conversation)); err != nil {
+			if err := first(check(conversation != "", "conversation_id_check"), texts(conversation, q.Group, q.Project)); err != nil {
 				return err
 			}
-			conv = db.Conversation{ID: conversation, User: tx.scope.User, Environment: tx.scope.Environment}
+			conv = db.Conversation{ID: conversation, User: tx.scope.User, Environment: tx.scope.Environment, Group: q.Group, Project: q.Project}
 			d.conversations.put(tx, key, conv)
 		}
 		limits, _ := d.limits.get(tenant)
-		state = db.BeginState{Conversation: conv, Limits: cloneLimits(limits), Used: d.used(tenant, tx.scope.User, day)}
-		if run, ok := d.run(tenant, runID); ok {
+		state = db.BeginState{Conversation: conv, Limits: cloneLimits(limits), Used: d.used(tenant, tx.scope.User, q.Day)}
+		state.Outsider = !d.takesPart(tenant, tx.scope.User, q.Group, q.Project)
+		if run, ok := d.run(tenant, q.RunID); ok {
 			state.Run = &run
 		}
 		for key, r := range d.runs.rows {
@@ -197,6 +198,11 @@ func (tx *tx) MoveRun(r db.Run, m db.Move) error {
 		deadline = r.DeadlineAt(m.At)
 	default:
 	}
+	var use *agent.MemoryUse
+	if m.Memory != nil {
+		copied := *m.Memory
+		use = &copied
+	}
 	d := tx.data
 	tx.queue(func() error {
 		key := tx.key(r.ID)
@@ -219,7 +225,7 @@ func (tx *tx) MoveRun(r db.Run, m db.Move) error {
 		}
 		run.Status, run.Reason, run.Detail, run.AnswerID = m.To, m.Reason, m.Detail, m.AnswerID
 		run.Step, run.ToolCalls, run.Version = m.Step, m.ToolCalls, run.Version+1
-		run.Deadline, run.WaitingSince = micros(deadline), time.Time{}
+		run.Deadline, run.WaitingSince, run.Memory = micros(deadline), time.Time{}, use
 		if !waiting.IsZero() {
 			run.WaitingSince = micros(waiting)
 		}

@@ -32,7 +32,7 @@ var runCases = map[string]func(*subject){
 		s.want("second generation", second.Generation, 2)
 		s.want("first is superseded", s.report(r).Run.Superseded(), true)
 		s.do(bob, func(tx activities.Tx) error {
-			state, err := tx.LoadBegin(ctx, "talk", "r1", today)
+			state, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "talk", RunID: "r1", Day: today})
 			s.want("owner as stored", []string{state.Conversation.User, state.Conversation.Environment, state.Run.Scope.User}, "[ada production ada]")
 			s.want("conversation", []int64{state.Conversation.Version, state.Conversation.Generation, state.Conversation.LastSeq}, "[2 2 2]")
 			s.want("open", state.OpenRuns, "[{r1 1} {r2 2}]")
@@ -63,7 +63,7 @@ var runCases = map[string]func(*subject){
 			return err
 		})
 		s.do(ada, func(tx activities.Tx) error {
-			state, err := tx.LoadBegin(ctx, "talk", "r1", today)
+			state, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "talk", RunID: "r1", Day: today})
 			s.want("the same again", []any{state.Run.RequestHash == first, tx.KeyedHash("yes") == first, other == first, len(first)}, "[true true false 64]")
 			return err
 		})
@@ -78,7 +78,7 @@ var runCases = map[string]func(*subject){
 		})
 		s.fails(ada, nil, "run_question_fkey", func(tx activities.Tx) {
 			tx.StoreDefinition(db.Definition{Digest: digest, Name: "n", Version: "1", Body: []byte("{}")})
-			_, _ = tx.LoadBegin(ctx, "talk", "r1", today)
+			_, _ = tx.LoadBegin(ctx, db.BeginQuery{Conversation: "talk", RunID: "r1", Day: today})
 			tx.InsertRun(r)
 		})
 		s.fails(ada, nil, "run_max_steps_check", func(tx activities.Tx) { tx.InsertRun(db.Run{ID: "r", Generation: 1, RequestHash: digest}) })
@@ -271,7 +271,7 @@ var runCases = map[string]func(*subject){
 		_, err = s.show(ctx, ada, "r2")
 		s.failed(err, db.ErrNotFound, "")
 		s.do(ada, func(tx activities.Tx) error {
-			state, err := tx.LoadBegin(ctx, "talk", "r3", today)
+			state, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "talk", RunID: "r3", Day: today})
 			s.want("daily", state.Used.Tenant.Tokens, 0)
 			s.want("messages", state.Conversation.LastSeq, 1)
 			return err
@@ -371,14 +371,14 @@ func TestPanicLeavesNothing(t *testing.T) {
 	func() {
 		defer func() { _ = recover() }()
 		_ = s.InTx(ctx, ada, func(tx activities.Tx) error {
-			if _, err := tx.LoadBegin(ctx, "talk", "r1", today); err != nil {
+			if _, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "talk", RunID: "r1", Day: today}); err != nil {
 				t.Error(err)
 			}
 			panic("stop")
 		})
 	}()
 	err := s.InTx(ctx, bob, func(tx activities.Tx) error {
-		state, err := tx.LoadBegin(ctx, "talk", "r1", today)
+		state, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "talk", RunID: "r1", Day: today})
 		if state.Conversation.User != "bob" {
 			t.Errorf("the conversation is %s's", state.Conversation.User)
 		}

@@ -38,7 +38,7 @@ func (s *subject) holds(conversation string) db.SessionState {
 		s.Fatal(err)
 	}
 	s.do(ada, func(tx activities.Tx) error {
-		begin, err := tx.LoadBegin(ctx, conversation, "none", today)
+		begin, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: conversation, RunID: "none", Day: today})
 		s.want("session of a beginning", summary(begin.Session), summary(state))
 		for _, r := range begin.OpenRuns {
 			step, err := tx.LoadStep(ctx, db.StepQuery{RunID: r.ID})
@@ -102,7 +102,7 @@ var sessionCases = map[string]func(*subject){
 		r := newRun(ada, "talk", "r1")
 		var before db.SessionState
 		s.do(ada, func(tx activities.Tx) error {
-			state, err := tx.LoadBegin(ctx, r.Conversation, r.ID, today)
+			state, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: r.Conversation, RunID: r.ID, Day: today})
 			if err != nil {
 				return err
 			}
@@ -290,7 +290,7 @@ var sessionCases = map[string]func(*subject){
 			_, err := s.session(ctx, scope, "talk")
 			s.failed(err, db.ErrNotFound, "")
 			s.do(scope, func(tx activities.Tx) error {
-				state, err := tx.LoadBegin(ctx, "talk", "none", today)
+				state, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "talk", RunID: "none", Day: today})
 				s.want("told to nobody else", summary(state.Session), "")
 				return err
 			})

@@ -100,7 +100,10 @@ var summaryCases = map[string]func(*subject){
 			`[1 2 checked  m rev 1 {"points":["1 to 2"]} 30 7 false]`)
 	},
 	"summary of a fresh conversation": func(s *subject) {
-		s.do(ada, func(tx activities.Tx) error { _, err := tx.LoadBegin(ctx, "talk", "none", today); return err })
+		s.do(ada, func(tx activities.Tx) error {
+			_, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "talk", RunID: "none", Day: today})
+			return err
+		})
 		state := s.loadSummary("talk", 9)
 		s.want("state", []any{state.From, len(state.Messages), state.Unsummarized, state.Failures, state.Limits.DailyTokens == nil}, "[1 0 0 0 true]")
 	},

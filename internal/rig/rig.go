@@ -37,6 +37,11 @@ type Config struct {
 	Policies fs.FS
 	// ApprovalKeys are the public keys whose approvals are believed.
 	ApprovalKeys []string
+	// Embedders compute the vectors of memories, the first one is current; none
+	// is the offline one.
+	Embedders []model.Embedder
+	// Memory, if set, wraps where memories live.
+	Memory func(activities.Memory) activities.Memory
 	// Now is the clock of the activities; nil is time.Now.
 	Now func() time.Time
 	// Interceptors wrap activities and workflows of a Poller.
@@ -52,8 +57,14 @@ func Activities(c Config) (*activities.Runs, error) {
 			return nil, err
 		}
 	}
-	store := activities.PostgreSQL(c.DB)
-	registry, err := tool.NewRegistry(append([]tool.Tool{tool.NewFetchResult(activities.Results{Store: store})}, c.Tools...)...)
+	store, memory := activities.PostgreSQL(c.DB), activities.PostgreSQLMemory(c.DB)
+	if c.Memory != nil {
+		memory = c.Memory(memory)
+	}
+	registry, err := tool.NewRegistry(append([]tool.Tool{
+		tool.NewFetchResult(activities.Results{Store: store}),
+		activities.NewRemember(activities.Remembering{Store: store, Memory: memory}),
+	}, c.Tools...)...)
 	if err != nil {
 		return nil, fmt.Errorf("register tools: %w", err)
 	}
@@ -72,7 +83,7 @@ func Activities(c Config) (*activities.Runs, error) {
 		return nil, fmt.Errorf("read approval keys: %w", err)
 	}
 	return activities.New(activities.Config{
-		Store: store, Policies: policies, Approvals: approvals, Now: c.Now, Models: model.NewResolver(catalogue, map[string]model.Model{"scripted": c.Model}),
+		Store: store, Memory: memory, Embedders: c.Embedders, Policies: policies, Approvals: approvals, Now: c.Now, Models: model.NewResolver(catalogue, map[string]model.Model{"scripted": c.Model}),
 		Tools: registry, Definitions: definitions, Limits: c.Limits, ShutdownGrace: c.Grace,
 	})
 }

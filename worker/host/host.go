@@ -49,6 +49,11 @@ type Options struct {
 	// or else model.DefaultCatalogue.
 	Catalogue *model.Catalogue
 
+	// Embedders compute the vectors by which memories are found: the first one is
+	// current, and the others are asked as long as theirs serve. Empty means those
+	// that FAIRLEAD_MEMORY_EMBEDDER and FAIRLEAD_MEMORY_EMBEDDER_PREVIOUS name.
+	Embedders []model.Embedder
+
 	// Policies hold *.cedar files and entities.json, which say who may do what.
 	// Nil means the built-in ones; the directory that FAIRLEAD_POLICIES names
 	// takes their place.
@@ -85,6 +90,9 @@ type host struct {
 	runs      *activities.Runs
 	agents    []string
 	migrate   bool
+	// embedder and memoryPolicy say what this worker remembers with.
+	embedder     string
+	memoryPolicy string
 
 	interceptors []interceptor.WorkerInterceptor
 }
@@ -115,12 +123,13 @@ func Run(ctx context.Context, options Options) error {
 		return &SetupError{err}
 	}
 	defer closeDatabase(database)
-	wiring, err := wire(options, settings, database)
+	wiring, err := wire(options, settings, database, log)
 	if err != nil {
 		return &SetupError{err}
 	}
 	runs, err := activities.New(activities.Config{
-		Store: activities.PostgreSQL(database), Policies: wiring.policies, Approvals: wiring.approvals, Models: wiring.models, Tools: wiring.tools, Definitions: wiring.definitions,
+		Store: wiring.store, Policies: wiring.policies, Approvals: wiring.approvals, Models: wiring.models, Tools: wiring.tools, Definitions: wiring.definitions,
+		Memory: wiring.memory, MemoryPolicy: wiring.policy, Embedders: wiring.embedders,
 		Limits: activities.Limits(settings.Limits), Log: log.Named("activities"), ShutdownGrace: settings.ShutdownGrace,
 	})
 	if err != nil {
@@ -137,6 +146,7 @@ func Run(ctx context.Context, options Options) error {
 	h := &host{
 		settings: settings, log: log, metrics: metrics, readiness: readiness,
 		db: database, kek: kek, runs: runs, agents: wiring.definitions.Names(), migrate: options.Migrate,
+		embedder: describe(wiring.embedders[0]), memoryPolicy: wiring.policy.Version(),
 		interceptors: options.Interceptors,
 	}
 	return h.run(ctx)
@@ -280,6 +290,7 @@ func (h *host) announce(server *healthServer) {
 		zap.String("database", redacted.Database.URL), zap.String("temporal", redacted.Temporal.Address),
 		zap.String("namespace", redacted.Temporal.Namespace), zap.Bool("tls", redacted.Temporal.TLS),
 		zap.Strings("agents", h.agents), zap.Duration("shutdown_grace", redacted.ShutdownGrace),
+		zap.String("embedder", h.embedder), zap.String("memory_policy", h.memoryPolicy),
 	}
 	if redacted.File != "" {
 		fields = append(fields, zap.String("config_file", redacted.File))

@@ -43,6 +43,7 @@ func (h *host) serve(ctx context.Context, broken <-chan error, usable <-chan str
 	}
 	h.readiness.Pass(checkPolling)
 	h.log.Info("polling for work")
+	go h.keepMemory(watching, connection)
 
 	var cause error
 	select {

@@ -8,12 +8,15 @@ import (
 	"regexp"
 	"strings"
 
+	"go.uber.org/zap"
+
 	"github.com/fairlead/fairlead/activities"
 	"github.com/fairlead/fairlead/agent/definition"
 	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/internal/authz"
 	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/memorypolicy"
 	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/model/openai"
 	"github.com/fairlead/fairlead/tool"
@@ -29,11 +32,15 @@ type wiring struct {
 	models      *model.Resolver
 	policies    *authz.Policies
 	approvals   *approval.Verifier
+	store       activities.Store
+	memory      activities.Memory
+	policy      *memorypolicy.Policy
+	embedders   []model.Embedder
 }
 
 // wire puts the parts together and refuses what could only fail later, in a
 // run: a definition with a tool or model that this worker does not have.
-func wire(options Options, settings config.Config, database *db.DB) (wiring, error) {
+func wire(options Options, settings config.Config, database *db.DB, log *zap.Logger) (wiring, error) {
 	catalogue, err := loadCatalogue(options, settings)
 	if err != nil {
 		return wiring{}, err
@@ -51,11 +58,23 @@ func wire(options Options, settings config.Config, database *db.DB) (wiring, err
 	if err != nil {
 		return wiring{}, err
 	}
-	tools, err := tool.NewRegistry(append([]tool.Tool{tool.NewFetchResult(activities.Results{Store: activities.PostgreSQL(database)})}, options.Tools...)...)
-	if err != nil {
+	w := wiring{
+		definitions: definitions, models: model.NewResolver(catalogue, adapters),
+		store: activities.PostgreSQL(database), memory: activities.PostgreSQLMemory(database),
+	}
+	if w.policy, err = loadMemoryPolicy(settings); err != nil {
 		return wiring{}, err
 	}
-	w := wiring{definitions: definitions, tools: tools, models: model.NewResolver(catalogue, adapters)}
+	if w.embedders, err = embedders(options, settings); err != nil {
+		return wiring{}, err
+	}
+	builtIn := []tool.Tool{
+		tool.NewFetchResult(activities.Results{Store: w.store}),
+		activities.NewRemember(activities.Remembering{Store: w.store, Memory: w.memory, MemoryPolicy: w.policy, Log: log.Named("activities")}),
+	}
+	if w.tools, err = tool.NewRegistry(append(builtIn, options.Tools...)...); err != nil {
+		return wiring{}, err
+	}
 	if w.policies, err = loadPolicies(options, settings); err != nil {
 		return wiring{}, err
 	}
@@ -94,6 +113,7 @@ func (w wiring) check() error {
 		if _, _, err := w.models.Resolve(d.Model); err != nil {
 			errs = append(errs, fmt.Errorf("agent %s %s: %w", d.Name, d.Version, err))
 		}
+		errs = append(errs, w.checkMemory(d))
 	}
 	return errors.Join(errs...)
 }

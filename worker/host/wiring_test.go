@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
+	"go.uber.org/zap"
 
 	"github.com/fairlead/fairlead/activities"
 	"github.com/fairlead/fairlead/agent"
@@ -85,7 +86,7 @@ func TestWireAdmitsWrites(t *testing.T) {
 	options := someOptions(someDefinition("1", "scripted", "change"))
 	options.Tools = append(options.Tools, writer(t))
 	settings := config.Config{Approval: config.Approval{PublicKeys: []string{approval.NewKey().Public()}}}
-	if _, err := wire(options, settings, nowhere(t)); err != nil {
+	if _, err := wire(options, settings, nowhere(t), zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -95,11 +96,11 @@ func TestWireAdmitsWrites(t *testing.T) {
 func TestEveryActivityIsRegistered(t *testing.T) {
 	t.Parallel()
 	database := nowhere(t)
-	w, err := wire(someOptions(someDefinition("1", "scripted", "lookup")), config.Config{}, database)
+	w, err := wire(someOptions(someDefinition("1", "scripted", "lookup")), config.Config{}, database, zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
-	runs, err := activities.New(activities.Config{Store: activities.PostgreSQL(database), Models: w.models, Tools: w.tools, Definitions: w.definitions})
+	runs, err := activities.New(activities.Config{Store: w.store, Memory: w.memory, Models: w.models, Tools: w.tools, Definitions: w.definitions})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +118,15 @@ func TestEveryActivityIsRegistered(t *testing.T) {
 		agent.ActivityRefuseApprovals: reflect.TypeFor[func(context.Context, agent.RefuseApprovalsInput) error](),
 		agent.ActivityEndRun:          reflect.TypeFor[func(context.Context, agent.EndRunInput) (agent.EndRunOutput, error)](),
 		agent.ActivitySummarize:       reflect.TypeFor[func(context.Context, agent.SummarizeInput) (agent.SummarizeOutput, error)](),
+		agent.ActivityRecall:          reflect.TypeFor[func(context.Context, agent.RecallInput) (agent.RecallOutput, error)](),
+		agent.ActivityProposeMemory:   reflect.TypeFor[func(context.Context, agent.MemoryWriteInput) (agent.MemoryVerdict, error)](),
+		agent.ActivityJudgeMemory:     reflect.TypeFor[func(context.Context, agent.MemoryWriteInput) (agent.MemoryVerdict, error)](),
+		agent.ActivitySettleMemory:    reflect.TypeFor[func(context.Context, agent.SettleMemoryInput) (agent.SettledMemory, error)](),
+		agent.ActivityLearn:           reflect.TypeFor[func(context.Context, agent.LearnInput) (agent.LearnOutput, error)](),
+		agent.ActivityForget:          reflect.TypeFor[func(context.Context, agent.ForgetInput) (agent.ErasureStep, error)](),
+		agent.ActivityErase:           reflect.TypeFor[func(context.Context, agent.EraseInput) (agent.ErasureStep, error)](),
+		agent.ActivityReconcile:       reflect.TypeFor[func(context.Context, agent.ReconcileInput) (agent.ReconcileReport, error)](),
+		agent.ActivityReindex:         reflect.TypeFor[func(context.Context, agent.ReindexInput) (agent.ReindexOutput, error)](),
 	}
 	for _, name := range agent.Activities() {
 		want, ok := signature[name]
@@ -173,7 +183,7 @@ func TestWireRefuses(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := wire(test.options, test.settings, nowhere(t))
+			_, err := wire(test.options, test.settings, nowhere(t), zap.NewNop())
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q in it", err, test.want)
 			}
@@ -184,7 +194,7 @@ func TestWireRefuses(t *testing.T) {
 func TestOverride(t *testing.T) {
 	t.Parallel()
 	options := someOptions(someDefinition("1", "scripted"), someDefinition("2", "scripted"))
-	w, err := wire(options, config.Config{Model: "openai:llama3.1", OpenAI: config.OpenAI{BaseURL: "http://localhost:11434/v1"}}, nowhere(t))
+	w, err := wire(options, config.Config{Model: "openai:llama3.1", OpenAI: config.OpenAI{BaseURL: "http://localhost:11434/v1"}}, nowhere(t), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

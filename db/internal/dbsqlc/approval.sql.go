@@ -269,7 +269,7 @@ func (q *Queries) SettleWriteIntent(ctx context.Context, db DBTX, arg SettleWrit
 }
 
 const unsettledWrites = `-- name: UnsettledWrites :many
-SELECT i.tenant, i.key, i.run_id, i.call_id, i.revision, i.arguments_hash, i.approved_by, i.policy_digest, i.outcome, i.resolved_by, i.settled_by, i.settled_note, i.sends, i.recorded_at, i.sent_at, i.decisive_at, i.resolved_at, p.tenant, p.run_id, p.call_id, p.revision, p.tool, p.tool_version, p.arguments_hash, p.resource, p.resource_version, p.summary, p.hash, p.nonce, p.policy_digest, p.status, p.created_at, p.expires_at, p.decided_by, p.decided_at, p.token_id, r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, c.generation AS current_generation, t.tool, t.tool_version, t.arguments, t.arguments_hash
+SELECT i.tenant, i.key, i.run_id, i.call_id, i.revision, i.arguments_hash, i.approved_by, i.policy_digest, i.outcome, i.resolved_by, i.settled_by, i.settled_note, i.sends, i.recorded_at, i.sent_at, i.decisive_at, i.resolved_at, p.tenant, p.run_id, p.call_id, p.revision, p.tool, p.tool_version, p.arguments_hash, p.resource, p.resource_version, p.summary, p.hash, p.nonce, p.policy_digest, p.status, p.created_at, p.expires_at, p.decided_by, p.decided_at, p.token_id, r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, r.memory, c.generation AS current_generation, c.group_id, c.project_id, t.tool, t.tool_version, t.arguments, t.arguments_hash
 FROM write_intent i
 JOIN write_plan p ON p.tenant = i.tenant AND p.run_id = i.run_id AND p.call_id = i.call_id AND p.revision = i.revision
 JOIN tool_call t ON t.tenant = i.tenant AND t.run_id = i.run_id AND t.call_id = i.call_id
@@ -295,6 +295,8 @@ type UnsettledWritesRow struct {
 	WritePlan         WritePlan
 	Run               Run
 	CurrentGeneration int64
+	GroupID           string
+	ProjectID         string
 	Tool              string
 	ToolVersion       string
 	Arguments         []byte
@@ -386,7 +388,10 @@ func (q *Queries) UnsettledWrites(ctx context.Context, db DBTX, arg UnsettledWri
 			&i.Run.StartedAt,
 			&i.Run.EndedAt,
 			&i.Run.WaitingSince,
+			&i.Run.Memory,
 			&i.CurrentGeneration,
+			&i.GroupID,
+			&i.ProjectID,
 			&i.Tool,
 			&i.ToolVersion,
 			&i.Arguments,

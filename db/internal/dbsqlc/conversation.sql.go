@@ -28,8 +28,8 @@ func (q *Queries) AdvanceConversation(ctx context.Context, db DBTX, arg AdvanceC
 }
 
 const createConversation = `-- name: CreateConversation :exec
-INSERT INTO conversation (tenant, id, user_id, environment)
-VALUES ($1, $2, $3, $4)
+INSERT INTO conversation (tenant, id, user_id, environment, group_id, project_id)
+VALUES ($1, $2, $3, $4, $5, $6)
 ON CONFLICT (tenant, id) DO NOTHING
 `
 
@@ -38,6 +38,8 @@ type CreateConversationParams struct {
 	ID          string
 	UserID      string
 	Environment string
+	GroupID     string
+	ProjectID   string
 }
 
 func (q *Queries) CreateConversation(ctx context.Context, db DBTX, arg CreateConversationParams) error {
@@ -46,6 +48,8 @@ func (q *Queries) CreateConversation(ctx context.Context, db DBTX, arg CreateCon
 		arg.ID,
 		arg.UserID,
 		arg.Environment,
+		arg.GroupID,
+		arg.ProjectID,
 	)
 	return err
 }
@@ -211,7 +215,7 @@ func (q *Queries) InsertNextMessage(ctx context.Context, db DBTX, arg InsertNext
 }
 
 const lockConversation = `-- name: LockConversation :one
-SELECT user_id, environment, version, generation, last_seq, branch
+SELECT user_id, environment, group_id, project_id, version, generation, last_seq, branch
 FROM conversation
 WHERE tenant = $1 AND id = $2
 FOR NO KEY UPDATE
@@ -225,6 +229,8 @@ type LockConversationParams struct {
 type LockConversationRow struct {
 	UserID      string
 	Environment string
+	GroupID     string
+	ProjectID   string
 	Version     int64
 	Generation  int64
 	LastSeq     int64
@@ -237,6 +243,8 @@ func (q *Queries) LockConversation(ctx context.Context, db DBTX, arg LockConvers
 	err := row.Scan(
 		&i.UserID,
 		&i.Environment,
+		&i.GroupID,
+		&i.ProjectID,
 		&i.Version,
 		&i.Generation,
 		&i.LastSeq,
@@ -429,4 +437,33 @@ func (q *Queries) ShareConversation(ctx context.Context, db DBTX, arg ShareConve
 		&i.Branch,
 	)
 	return i, err
+}
+
+const takesPart = `-- name: TakesPart :one
+SELECT (NOT EXISTS (
+    SELECT FROM (VALUES ('group', $1::text), ('project', $2::text)) AS s (kind, id)
+    WHERE s.id <> '' AND NOT EXISTS (
+        SELECT FROM memory_participant p
+        WHERE p.tenant = $3 AND p.kind = s.kind AND p.id = s.id AND p.user_id = $4 AND p.removed_at IS NULL)))::boolean AS partakes
+`
+
+type TakesPartParams struct {
+	GroupID   string
+	ProjectID string
+	Tenant    string
+	UserID    string
+}
+
+// Says whether a user is a participant of a group and a project; an empty one
+// has everybody in it.
+func (q *Queries) TakesPart(ctx context.Context, db DBTX, arg TakesPartParams) (bool, error) {
+	row := db.QueryRow(ctx, takesPart,
+		arg.GroupID,
+		arg.ProjectID,
+		arg.Tenant,
+		arg.UserID,
+	)
+	var partakes bool
+	err := row.Scan(&partakes)
+	return partakes, err
 }

@@ -6,6 +6,8 @@ package dbsqlc
 
 import (
 	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 type AgentDefinition struct {
@@ -38,6 +40,8 @@ type Conversation struct {
 	CreatedAt   time.Time
 	Branch      int32
 	Entries     int64
+	GroupID     string
+	ProjectID   string
 }
 
 type ConversationBranch struct {
@@ -112,6 +116,189 @@ type LedgerEntry struct {
 	At         time.Time
 }
 
+type MemoryAudit struct {
+	Tenant      string
+	ID          int64
+	At          time.Time
+	Actor       string
+	Action      string
+	Subject     string
+	UserID      string
+	CandidateID string
+	RecordID    string
+	Version     int32
+	Detail      string
+}
+
+type MemoryCandidate struct {
+	Tenant         string
+	ID             string
+	Room           string
+	Subject        string
+	UserID         string
+	Environment    string
+	ConversationID string
+	GroupID        string
+	ProjectID      string
+	Agent          string
+	RunID          string
+	Kind           string
+	Key            string
+	SourceType     string
+	SourceID       string
+	Writer         string
+	Content        []byte
+	RequestHash    string
+	ValueHash      string
+	State          string
+	Rules          []byte
+	PolicyVersion  string
+	PolicyDigest   string
+	Revision       int32
+	Nonce          string
+	PlanHash       string
+	ExpiresAt      *time.Time
+	RecordID       *string
+	RecordVersion  *int32
+	DecidedBy      string
+	TokenID        string
+	Tries          int32
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+}
+
+type MemoryEmbedder struct {
+	ID         int32
+	Name       string
+	Dimensions int32
+	Status     string
+	CreatedAt  time.Time
+}
+
+type MemoryErasure struct {
+	Tenant      string
+	ID          string
+	Kind        string
+	UserID      string
+	RecordID    string
+	RequestedBy string
+	RequestedAt time.Time
+	CompletedAt *time.Time
+	Receipt     []byte
+}
+
+type MemoryInfluence struct {
+	Tenant   string
+	RunID    string
+	RecordID string
+	Version  int32
+	Subject  string
+	UserID   string
+	Rank     int32
+	Via      string
+	At       time.Time
+}
+
+type MemoryKeyword struct {
+	Tenant   string
+	RecordID string
+	Version  int32
+	Room     string
+	Subject  string
+	Tokens   []int64
+	Doc      *int64
+}
+
+type MemoryLesson struct {
+	Tenant           string
+	RunID            string
+	UserID           string
+	Status           string
+	Failure          string
+	Tries            int32
+	BilledTokens     int64
+	BilledCostMicros *int64
+	CreatedAt        time.Time
+	UpdatedAt        time.Time
+}
+
+type MemoryParticipant struct {
+	Tenant    string
+	Kind      string
+	ID        string
+	UserID    string
+	AddedBy   string
+	AddedAt   time.Time
+	RemovedBy string
+	RemovedAt *time.Time
+}
+
+type MemoryRecord struct {
+	Tenant         string
+	ID             string
+	Version        int32
+	Room           string
+	ScopeKind      string
+	ScopeID        string
+	Subject        string
+	UserID         string
+	Environment    string
+	Agent          string
+	Kind           string
+	Key            string
+	IdentityHash   string
+	Status         string
+	Value          []byte
+	Evidence       []byte
+	ValueHash      string
+	SourceType     string
+	SourceID       string
+	Writer         string
+	RunID          string
+	ConversationID string
+	CandidateID    string
+	Confidence     float64
+	Validation     string
+	ConsentBasis   string
+	Sensitivity    string
+	ValidFrom      *time.Time
+	ValidUntil     *time.Time
+	ExpiresAt      *time.Time
+	WrittenAt      time.Time
+	Repeats        int32
+	RepeatedAt     *time.Time
+	Rules          []byte
+	PolicyVersion  string
+	PolicyDigest   string
+	DecidedBy      string
+	EndedAt        *time.Time
+	EndedBy        string
+}
+
+type MemoryTenant struct {
+	Name string
+}
+
+type MemoryVector struct {
+	Tenant     string
+	RecordID   string
+	EmbedderID int32
+	Version    int32
+	Room       string
+	Subject    string
+	Dimensions int32
+	Shared     bool
+	Sketch     pgtype.Bits
+	Embedding  interface{}
+}
+
+type MemoryWord struct {
+	Tenant string
+	Room   string
+	Token  int64
+	Doc    int64
+}
+
 type Message struct {
 	Tenant         string
 	ID             string
@@ -184,6 +371,7 @@ type Run struct {
 	StartedAt         *time.Time
 	EndedAt           *time.Time
 	WaitingSince      *time.Time
+	Memory            []byte
 }
 
 type RunTransition struct {

@@ -60,7 +60,7 @@ func (q *Queries) AdmitRun(ctx context.Context, db DBTX, arg AdmitRunParams) (bo
 }
 
 const getRun = `-- name: GetRun :one
-SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, c.generation AS current_generation
+SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, r.memory, c.generation AS current_generation, c.group_id, c.project_id
 FROM run r
 JOIN conversation c ON c.tenant = r.tenant AND c.id = r.conversation_id
 WHERE r.tenant = $1 AND r.id = $2
@@ -74,6 +74,8 @@ type GetRunParams struct {
 type GetRunRow struct {
 	Run               Run
 	CurrentGeneration int64
+	GroupID           string
+	ProjectID         string
 }
 
 func (q *Queries) GetRun(ctx context.Context, db DBTX, arg GetRunParams) (GetRunRow, error) {
@@ -111,7 +113,10 @@ func (q *Queries) GetRun(ctx context.Context, db DBTX, arg GetRunParams) (GetRun
 		&i.Run.StartedAt,
 		&i.Run.EndedAt,
 		&i.Run.WaitingSince,
+		&i.Run.Memory,
 		&i.CurrentGeneration,
+		&i.GroupID,
+		&i.ProjectID,
 	)
 	return i, err
 }
@@ -190,7 +195,7 @@ func (q *Queries) LockAdmission(ctx context.Context, db DBTX, tenant string) err
 }
 
 const lockRun = `-- name: LockRun :one
-SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, c.generation AS current_generation
+SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, r.memory, c.generation AS current_generation, c.group_id, c.project_id
 FROM run r
 JOIN conversation c ON c.tenant = r.tenant AND c.id = r.conversation_id
 WHERE r.tenant = $1 AND r.id = $2
@@ -205,6 +210,8 @@ type LockRunParams struct {
 type LockRunRow struct {
 	Run               Run
 	CurrentGeneration int64
+	GroupID           string
+	ProjectID         string
 }
 
 // Holds the run's row against every other change of its status.
@@ -243,7 +250,10 @@ func (q *Queries) LockRun(ctx context.Context, db DBTX, arg LockRunParams) (Lock
 		&i.Run.StartedAt,
 		&i.Run.EndedAt,
 		&i.Run.WaitingSince,
+		&i.Run.Memory,
 		&i.CurrentGeneration,
+		&i.GroupID,
+		&i.ProjectID,
 	)
 	return i, err
 }
@@ -300,9 +310,9 @@ WITH moved AS (
     UPDATE run
     SET status = $5, reason = $6, detail = $7, step = $8, tool_calls = $9,
         answer_message_id = $10, version = version + 1,
-        deadline = $11, waiting_since = $12,
-        ended_at = CASE WHEN $13::boolean THEN now() END
-    WHERE run.tenant = $1 AND run.id = $2 AND run.status = $4::text AND run.version = $14
+        deadline = $11, waiting_since = $12, memory = $13,
+        ended_at = CASE WHEN $14::boolean THEN now() END
+    WHERE run.tenant = $1 AND run.id = $2 AND run.status = $4::text AND run.version = $15
 )
 INSERT INTO run_transition (tenant, run_id, seq, from_status, to_status, reason)
 VALUES ($1, $2, $3, $4::text, $5, $6)
@@ -321,6 +331,7 @@ type MoveRunParams struct {
 	AnswerMessageID *string
 	Deadline        time.Time
 	WaitingSince    *time.Time
+	Memory          []byte
 	Terminal        bool
 	Version         int32
 }
@@ -341,6 +352,7 @@ func (q *Queries) MoveRun(ctx context.Context, db DBTX, arg MoveRunParams) error
 		arg.AnswerMessageID,
 		arg.Deadline,
 		arg.WaitingSince,
+		arg.Memory,
 		arg.Terminal,
 		arg.Version,
 	)
@@ -386,7 +398,7 @@ func (q *Queries) OpenRuns(ctx context.Context, db DBTX, arg OpenRunsParams) ([]
 }
 
 const shareRun = `-- name: ShareRun :one
-SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, c.generation AS current_generation
+SELECT r.tenant, r.id, r.user_id, r.environment, r.conversation_id, r.generation, r.agent, r.definition_version, r.definition_digest, r.page, r.flags, r.status, r.reason, r.detail, r.step, r.tool_calls, r.max_steps, r.max_tool_calls, r.max_tokens, r.max_cost_micros, r.timeout_ns, r.deadline, r.workflow_id, r.request_hash, r.question_message_id, r.answer_message_id, r.version, r.created_at, r.started_at, r.ended_at, r.waiting_since, r.memory, c.generation AS current_generation, c.group_id, c.project_id
 FROM run r
 JOIN conversation c ON c.tenant = r.tenant AND c.id = r.conversation_id
 WHERE r.tenant = $1 AND r.id = $2
@@ -401,6 +413,8 @@ type ShareRunParams struct {
 type ShareRunRow struct {
 	Run               Run
 	CurrentGeneration int64
+	GroupID           string
+	ProjectID         string
 }
 
 // GetRun that keeps the run from ending before the transaction does.
@@ -439,7 +453,10 @@ func (q *Queries) ShareRun(ctx context.Context, db DBTX, arg ShareRunParams) (Sh
 		&i.Run.StartedAt,
 		&i.Run.EndedAt,
 		&i.Run.WaitingSince,
+		&i.Run.Memory,
 		&i.CurrentGeneration,
+		&i.GroupID,
+		&i.ProjectID,
 	)
 	return i, err
 }
