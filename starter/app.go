@@ -50,6 +50,7 @@ type reader interface {
 	PlanState(ctx context.Context, tenant, runID, callID string, revision int) (db.PlanState, error)
 	Session(ctx context.Context, scope agent.Scope, conversation string) (db.SessionState, error)
 	ReadResult(ctx context.Context, scope agent.Scope, runID, resultID string, offset, limit int64) ([]byte, int64, error)
+	RunMemories(ctx context.Context, tenant, user, runID string) ([]db.MemoryInfluence, error)
 	Close()
 }
 
@@ -60,6 +61,14 @@ type engine interface {
 	// Result waits for the end of the workflow. The error is errUnknownRun, a
 	// *workflowFailed, or a failed connection.
 	Result(ctx context.Context, workflowID string) (agent.RunResult, error)
+	// Begin starts the workflow of a job. One that is going on already is errExists
+	// unless the job may be shared.
+	Begin(ctx context.Context, j job) error
+	// Await waits for the end of a workflow and reads its result into result. The
+	// errors are those of Result.
+	Await(ctx context.Context, workflowID string, result any) error
+	// Details are the text that a running workflow shows in the Web UI.
+	Details(ctx context.Context, workflowID string) (string, error)
 	// State asks the workflow where it stands.
 	State(ctx context.Context, workflowID string) (agent.RunView, error)
 	// Cancel asks the workflow to end; errUnknownRun if none is running.
@@ -101,6 +110,8 @@ type app struct {
 	// server serves.
 	openRecords func(ctx context.Context, settings config.Config) (records, error)
 	openKeys    func(ctx context.Context, settings config.Config) (keySource, error)
+	// openMemories opens long-term memory.
+	openMemories func(ctx context.Context, settings config.Config) (memories, error)
 	// lookupEnv is nil for the real environment.
 	lookupEnv func(string) (string, bool)
 	// pollEvery and quietFor are zero for the usual times.
@@ -155,8 +166,8 @@ func (a *app) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "starter",
 		Short: "Starts agent runs and shows them",
-		Long: "Starts agent runs and shows them, takes decisions about their writes, and keeps conversations\n" +
-			"and keys. What shows or sends content needs FAIRLEAD_ENCRYPTION_KEY.\n\n" +
+		Long: "Starts agent runs and shows them, takes decisions about their writes, and keeps conversations,\n" +
+			"memory and keys. What shows or sends content needs FAIRLEAD_ENCRYPTION_KEY.\n\n" +
 			"Exit codes: 0 the run succeeded or the decision was accepted, 1 it failed or was refused,\n" +
 			"2 wrong usage or a request that cannot become a run, 3 Temporal or PostgreSQL cannot be\n" +
 			"reached or nobody answered in time, 4 the run was canceled.",
@@ -189,7 +200,7 @@ func (a *app) command() *cobra.Command {
 	root.AddCommand(a.runCommand(), a.followCommand(), a.showCommand(), a.sessionCommand(), a.listCommand(), a.cancelCommand(),
 		a.pendingCommand(), a.decideCommand(approval.Approve), a.decideCommand(approval.Decline),
 		a.unsettledCommand(), a.settleCommand(), a.approvalKeyCommand(),
-		a.snapshotCommand(), a.snapshotsCommand(), a.rollbackCommand(),
+		a.snapshotCommand(), a.snapshotsCommand(), a.rollbackCommand(), a.memoryCommand(),
 		a.encryptionKeyCommand(), a.keysCommand(), a.codecServerCommand())
 	return root
 }

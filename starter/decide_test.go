@@ -28,6 +28,9 @@ type fakeOffice struct {
 	// outcomeErr what Outcome says first.
 	err, signErr, outcomeErr error
 
+	// waiting are the memories that wait for decisions.
+	waiting approval.PendingMemories
+
 	filter  approval.Filter
 	signed  []string
 	settles []string

@@ -36,12 +36,14 @@ type runDocument struct {
 	CostMicros        int64         `json:"cost_micros"`
 	// CostKnown is false when a model without a price took part: the cost is a
 	// lower bound then.
-	CostKnown bool      `json:"cost_known"`
-	Deadline  time.Time `json:"deadline,omitzero"`
-	CreatedAt time.Time `json:"created_at,omitzero"`
-	StartedAt time.Time `json:"started_at,omitzero"`
-	EndedAt   time.Time `json:"ended_at,omitzero"`
-	WebUI     string    `json:"web_ui"`
+	CostKnown bool `json:"cost_known"`
+	// Memory is absent for agents without memory, and until the end.
+	Memory    *agent.MemoryUse `json:"memory,omitempty"`
+	Deadline  time.Time        `json:"deadline,omitzero"`
+	CreatedAt time.Time        `json:"created_at,omitzero"`
+	StartedAt time.Time        `json:"started_at,omitzero"`
+	EndedAt   time.Time        `json:"ended_at,omitzero"`
+	WebUI     string           `json:"web_ui"`
 }
 
 type transitionDocument struct {
@@ -103,6 +105,8 @@ type showDocument struct {
 	Plans       []planDocument       `json:"plans"`
 	Writes      []writeDocument      `json:"writes"`
 	Refusals    []refusalDocument    `json:"refused_approvals"`
+	// Memories are those that the run was given; Run.Memory says what came of it.
+	Memories []givenMemoryDocument `json:"memories"`
 	// Answer is content and present with --content only.
 	Answer string `json:"answer,omitempty"`
 }
@@ -136,7 +140,7 @@ func (a *app) runDocument(report db.RunReport) runDocument {
 		DefinitionVersion: r.DefinitionVersion, DefinitionDigest: r.DefinitionDigest,
 		Status: r.Status, Reason: r.Reason, Detail: r.Detail, Steps: steps(report), ToolCalls: toolCalls(report),
 		Budget: &r.Budget, Usage: &totals.Usage, BilledTokens: totals.Usage.BilledTokens, CostMicros: totals.Usage.CostMicros,
-		CostKnown: totals.Usage.UnpricedAttempts == 0, Deadline: r.Deadline,
+		CostKnown: totals.Usage.UnpricedAttempts == 0, Memory: r.Memory, Deadline: r.Deadline,
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt, WebUI: a.webUI(r.Scope.Tenant, r.ID),
 	}
 }

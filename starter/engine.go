@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/sdk/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/taskqueue/v1"
 	"go.temporal.io/api/workflowservice/v1"
@@ -97,14 +98,61 @@ func (t *temporalEngine) Start(ctx context.Context, request agent.RunRequest) er
 	return err
 }
 
-// Result implements engine.
-func (t *temporalEngine) Result(ctx context.Context, workflowID string) (result agent.RunResult, err error) {
-	err = t.client.GetWorkflow(ctx, workflowID, "").Get(ctx, &result)
+// job is a workflow other than a run.
+type job struct {
+	workflowID, workflow string
+	input                any
+	// shared says that one which is going on already does the same work.
+	shared bool
+}
+
+// Begin implements engine.
+func (t *temporalEngine) Begin(ctx context.Context, j job) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
+	defer cancel()
+	_, err := t.client.ExecuteWorkflow(ctx, client.StartWorkflowOptions{
+		ID: j.workflowID, TaskQueue: t.taskQueue,
+		WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE, WorkflowIDConflictPolicy: enums.WORKFLOW_ID_CONFLICT_POLICY_FAIL,
+		WorkflowExecutionErrorWhenAlreadyStarted: !j.shared,
+	}, j.workflow, j.input)
+	var started *serviceerror.WorkflowExecutionAlreadyStarted
+	if errors.As(err, &started) {
+		return errExists
+	}
+	return err
+}
+
+// Await implements engine.
+func (t *temporalEngine) Await(ctx context.Context, workflowID string, result any) error {
+	err := t.client.GetWorkflow(ctx, workflowID, "").Get(ctx, result)
 	var ended *temporal.WorkflowExecutionError
 	if errors.As(err, &ended) {
-		return result, &workflowFailed{err}
+		return &workflowFailed{err}
 	}
-	return result, known(err)
+	return known(err)
+}
+
+// queryMetadata is the query by which the Web UI asks a workflow to describe
+// itself.
+const queryMetadata = "__temporal_workflow_metadata"
+
+// Details implements engine.
+func (t *temporalEngine) Details(ctx context.Context, workflowID string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	answer, err := t.client.QueryWorkflow(ctx, workflowID, "", queryMetadata)
+	if err != nil {
+		return "", known(err)
+	}
+	var metadata sdk.WorkflowMetadata
+	err = answer.Get(&metadata)
+	return metadata.GetCurrentDetails(), err
+}
+
+// Result implements engine.
+func (t *temporalEngine) Result(ctx context.Context, workflowID string) (result agent.RunResult, err error) {
+	err = t.Await(ctx, workflowID, &result)
+	return result, err
 }
 
 // State implements engine.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -17,6 +18,68 @@ import (
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/internal/telemetry"
 )
+
+// TestJobs begins work on a real server, where nobody does it.
+func TestJobs(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("TEMPORAL_ADDRESS") == "" {
+		t.Fatal("TEMPORAL_ADDRESS is not set: run `make test`, which brings the servers and sets it")
+	}
+	queue := "starter-" + uuid.NewString()
+	env := map[string]string{
+		"TEMPORAL_ADDRESS": os.Getenv("TEMPORAL_ADDRESS"), "TEMPORAL_NAMESPACE": os.Getenv("TEMPORAL_NAMESPACE"), "FAIRLEAD_TASK_QUEUE": queue,
+	}
+	settings, err := config.Load(config.Source{LookupEnv: func(name string) (string, bool) { value, ok := env[name]; return value, ok }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	temporal, err := openEngine(ctx, settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer temporal.Close()
+	j := job{workflowID: agent.EraseWorkflowID("acme", queue), workflow: agent.WorkflowEraseSubject, input: agent.EraseInput{ID: "e-1", Tenant: "acme", User: queue, By: "ann"}}
+	if err := temporal.Begin(ctx, j); err != nil {
+		t.Fatal(err)
+	}
+	if err := temporal.Begin(ctx, j); !errors.Is(err, errExists) {
+		t.Errorf("a second one: %v", err)
+	}
+	j.shared = true
+	if err := temporal.Begin(ctx, j); err != nil {
+		t.Errorf("a second one that may share: %v", err)
+	}
+	if served, err := temporal.Served(ctx); err != nil || served {
+		t.Errorf("served: %v, %v", served, err)
+	}
+	real, ok := temporal.(*temporalEngine)
+	if !ok {
+		t.Fatalf("%T", temporal)
+	}
+	if err := real.client.TerminateWorkflow(ctx, j.workflowID, "", "the test is over"); err != nil {
+		t.Fatal(err)
+	}
+	var failed *workflowFailed
+	if err := temporal.Await(ctx, j.workflowID, &agent.ErasureReceipt{}); !errors.As(err, &failed) {
+		t.Errorf("after its end: %v", err)
+	}
+	for what, err := range map[string]error{
+		"await": temporal.Await(ctx, queue, &agent.ErasureReceipt{}), "details": func() error { _, err := temporal.Details(ctx, queue); return err }(),
+	} {
+		if !errors.Is(err, errUnknownRun) {
+			t.Errorf("%s of an unknown one: %v", what, err)
+		}
+	}
+	// What has ended can be asked for again.
+	if err := temporal.Begin(ctx, j); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if err := real.client.TerminateWorkflow(ctx, j.workflowID, "", "the test is over"); err != nil {
+		t.Error(err)
+	}
+}
 
 // TestSupersedeIsSealed sends the signal of a rollback through a real server:
 // sealed by a program with the key, and plain by one without, which workers read

@@ -125,6 +125,8 @@ type fakeReader struct {
 	scopes  []agent.Scope
 	// sealed is a database whose content nobody has the key for.
 	sealed bool
+	// given are the memories that the run was given.
+	given []db.MemoryInfluence
 }
 
 func (f *fakeReader) next(scope agent.Scope) (db.RunReport, error) {
@@ -195,6 +197,10 @@ func (f *fakeReader) Session(_ context.Context, scope agent.Scope, conversation 
 	}, nil
 }
 
+func (f *fakeReader) RunMemories(context.Context, string, string, string) ([]db.MemoryInfluence, error) {
+	return f.given, nil
+}
+
 func (f *fakeReader) Close() {}
 
 // fakeEngine answers as it is told. Result waits until ended is closed.
@@ -212,6 +218,47 @@ type fakeEngine struct {
 	ended     chan struct{}
 	result    agent.RunResult
 	err       error
+	// jobs are those that were begun; answer is what they end with, after ended if
+	// that is set, and with err.
+	jobs   []job
+	answer any
+	// details are given one after the other, the last one again and again.
+	details []string
+}
+
+func (f *fakeEngine) Begin(_ context.Context, j job) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.jobs = append(f.jobs, j)
+	return f.startErr
+}
+
+func (f *fakeEngine) Details(context.Context, string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if len(f.details) == 0 {
+		return "", errUnknownRun
+	}
+	first := f.details[0]
+	if len(f.details) > 1 {
+		f.details = f.details[1:]
+	}
+	return first, nil
+}
+
+func (f *fakeEngine) Await(ctx context.Context, _ string, result any) error {
+	if f.ended != nil {
+		select {
+		case <-f.ended:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	text, err := json.Marshal(f.answer)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.err, json.Unmarshal(text, result))
 }
 
 func (f *fakeEngine) Start(_ context.Context, request agent.RunRequest) error {
@@ -261,6 +308,8 @@ type console struct {
 	// records are what operators change, keys what a codec server opens with.
 	records *fakeRecords
 	keys    keySource
+	// memories are what is remembered.
+	memories *fakeMemories
 	// noTemporal makes Temporal unreachable.
 	noTemporal bool
 	stdin      string
@@ -285,11 +334,12 @@ func (c console) invoke(ctx context.Context, args ...string) outcome {
 	}
 	a := &app{
 		in: strings.NewReader(c.stdin), out: &out, errOut: &errOut, inTerminal: c.terminal, color: c.color,
-		lookupEnv:   func(name string) (string, bool) { value, ok := env[name]; return value, ok },
-		openReader:  func(context.Context, config.Config) (reader, error) { return c.reader, nil },
-		openOffice:  func(context.Context, config.Config) (office, error) { return c.office, nil },
-		openRecords: func(context.Context, config.Config) (records, error) { return c.records, nil },
-		openKeys:    func(context.Context, config.Config) (keySource, error) { return c.keys, nil },
+		lookupEnv:    func(name string) (string, bool) { value, ok := env[name]; return value, ok },
+		openReader:   func(context.Context, config.Config) (reader, error) { return c.reader, nil },
+		openOffice:   func(context.Context, config.Config) (office, error) { return c.office, nil },
+		openRecords:  func(context.Context, config.Config) (records, error) { return c.records, nil },
+		openKeys:     func(context.Context, config.Config) (keySource, error) { return c.keys, nil },
+		openMemories: func(context.Context, config.Config) (memories, error) { return c.memories, nil },
 		openEngine: func(context.Context, config.Config) (engine, error) {
 			if c.noTemporal {
 				return nil, &exit{exitUnreachable, "Temporal cannot be reached"}

@@ -2,9 +2,10 @@
 // cancel. With pending, approve and decline a person decides about writes, with
 // unsettled and settle an operator says what became of one, with snapshot and
 // rollback takes a conversation back, and with keys gives a user new keys or
-// destroys them. It talks to Temporal to start, cancel and signal, and reads what
-// happened from PostgreSQL. codec-server lets an operator read histories in the
-// Web UI; nothing else is served.
+// destroys them. With memory what is remembered is shown, traced, corrected,
+// decided about, exported and erased. It talks to Temporal to start, cancel and
+// signal, and reads what happened from PostgreSQL. codec-server lets an operator
+// read histories in the Web UI; nothing else is served.
 //
 // Exit codes: 0 the run succeeded (or the command did its work), 1 the run
 // failed (or the decision was refused), 2 wrong usage or a request that cannot
@@ -29,6 +30,7 @@ func main() {
 		inTerminal: isTerminal(os.Stdin),
 		color:      isTerminal(os.Stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb",
 		openReader: openReader, openEngine: openEngine, openOffice: openOffice, openRecords: openRecords, openKeys: openKeys,
+		openMemories: openMemories,
 	}
 	os.Exit(a.main(ctx, os.Args[1:]))
 }

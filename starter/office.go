@@ -22,6 +22,9 @@ type office interface {
 	Decline(ctx context.Context, approver approval.Approver, plan approval.Plan) (approval.Token, error)
 	Send(ctx context.Context, signaler approval.Signaler, token approval.Token) error
 	Outcome(ctx context.Context, approver approval.Approver, token approval.Token) (approval.Outcome, error)
+	PendingMemories(ctx context.Context, person approval.Approver, f approval.MemoryFilter) (approval.PendingMemories, error)
+	ConfirmMemory(ctx context.Context, person approval.Approver, shown approval.Memory) (approval.Token, error)
+	DeclineMemory(ctx context.Context, person approval.Approver, shown approval.Memory) (approval.Token, error)
 	Unsettled(ctx context.Context, operator approval.Approver) (approval.Unsettled, error)
 	Settle(ctx context.Context, signaler approval.Signaler, operator approval.Approver, ref approval.WriteRef, s approval.Settlement) (approval.Settled, error)
 	Close()

@@ -63,6 +63,8 @@ func (a *app) runCommand() *cobra.Command {
 	flags.StringVar(&f.request.User, "user", defaultUser, "user on whose behalf the agent runs")
 	flags.StringVar(&f.request.Environment, "environment", defaultEnvironment, "where the agent acts")
 	flags.StringVar(&f.request.Conversation, "conversation", "", "conversation to continue (default: a new one)")
+	flags.StringVar(&f.request.Group, "group", "", "group whose chat the conversation is: nothing personal is remembered in it")
+	flags.StringVar(&f.request.Project, "project", "", "project that the conversation belongs to")
 	flags.Int64Var(&f.expectedVersion, "expect-version", 0, "refuse unless the conversation is at this version")
 	flags.StringVar(&f.request.RunID, "run-id", "", "identifier of the run (default: a new one); the same one twice is one run")
 	flags.StringVar(&f.request.Page, "page", "", "page of the product that the user is on")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,7 +22,7 @@ func (a *app) showCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show RUN_ID",
 		Short: "Show what a run did and consumed",
-		Long: "Shows a run's transitions, steps, tool calls, writes and ledger. Content (the answer, what\n" +
+		Long: "Shows a run's transitions, steps, tool calls, writes, memories and ledger. Content (the answer, what\n" +
 			"the tools were asked and what they returned, what persons were shown) is left out unless\n" +
 			"--content is given.",
 		Args: oneRun,
@@ -59,6 +60,10 @@ func (a *app) show(ctx context.Context, o owner, runID string, content bool) err
 	if err != nil {
 		return a.explain(err, runID, o.tenant)
 	}
+	given, err := database.RunMemories(ctx, report.Run.Scope.Tenant, o.user, runID)
+	if err != nil && !errors.Is(err, db.ErrNotFound) {
+		return a.explain(err, runID, o.tenant)
+	}
 	var contents map[string]callContent
 	if content {
 		if contents, err = readContents(ctx, database, report); err == nil {
@@ -73,9 +78,9 @@ func (a *app) show(ctx context.Context, o owner, runID string, content bool) err
 		}
 	}
 	if a.json {
-		return printJSON(a.out, a.showDocument(report, contents), "  ")
+		return printJSON(a.out, a.showDocument(report, given, contents), "  ")
 	}
-	a.printReport(report, contents, content)
+	a.printReport(report, given, contents, content)
 	return nil
 }
 
@@ -103,11 +108,11 @@ func readContents(ctx context.Context, database reader, report db.RunReport) (ma
 	return contents, nil
 }
 
-func (a *app) showDocument(report db.RunReport, contents map[string]callContent) showDocument {
+func (a *app) showDocument(report db.RunReport, given []db.MemoryInfluence, contents map[string]callContent) showDocument {
 	document := showDocument{
 		Run: a.runDocument(report), Answer: report.Answer,
 		Transitions: []transitionDocument{}, Attempts: []attemptDocument{}, ToolCalls: []callDocument{},
-		Plans: []planDocument{}, Writes: []writeDocument{}, Refusals: []refusalDocument{},
+		Plans: []planDocument{}, Writes: []writeDocument{}, Refusals: []refusalDocument{}, Memories: toGivenMemories(given),
 	}
 	for _, t := range report.Transitions {
 		document.Transitions = append(document.Transitions, toTransition(t))
@@ -130,7 +135,7 @@ func (a *app) showDocument(report db.RunReport, contents map[string]callContent)
 	return document
 }
 
-func (a *app) printReport(report db.RunReport, contents map[string]callContent, content bool) {
+func (a *app) printReport(report db.RunReport, given []db.MemoryInfluence, contents map[string]callContent, content bool) {
 	r := report.Run
 	digest := r.DefinitionDigest
 	if len(digest) > 12 {
@@ -140,7 +145,7 @@ func (a *app) printReport(report db.RunReport, contents map[string]callContent, 
 	if r.Budget.MaxCostMicros > 0 {
 		budget += dollars(r.Budget.MaxCostMicros) + ", "
 	}
-	a.table(a.out, [][]cell{
+	rows := [][]cell{
 		{{"run", dim}, {r.ID, bold}},
 		{{"status", dim}, {ended(r.Status, r.Reason, r.Detail), statusStyle(r.Status)}},
 		{{"agent", dim}, {text: fmt.Sprintf("%s %s  (definition %s)", r.Agent, r.DefinitionVersion, digest)}},
@@ -149,11 +154,14 @@ func (a *app) printReport(report db.RunReport, contents map[string]callContent, 
 		{{"created", dim}, {text: fmt.Sprintf("%s  took %s", clock(r.CreatedAt), took(r.CreatedAt, r.EndedAt))}},
 		{{"budget", dim}, {text: budget + r.Budget.Timeout.String()}},
 		{{"used", dim}, {text: fmt.Sprintf("%s, %s, %s", count(steps(report), "step"), count(toolCalls(report), "tool call"), ledgerLine(report.Totals.Usage, agent.Budget{}))}},
-		{{"web UI", dim}, {text: a.webUI(r.Scope.Tenant, r.ID)}},
-	})
+	}
+	if r.Memory != nil {
+		rows = append(rows, []cell{{"memory", dim}, {text: memoryUse(*r.Memory)}})
+	}
+	a.table(a.out, append(rows, []cell{{"web UI", dim}, {text: a.webUI(r.Scope.Tenant, r.ID)}}))
 
 	a.heading("Transitions")
-	var rows [][]cell
+	rows = nil
 	for _, t := range report.Transitions {
 		move := string(t.To)
 		if t.From != "" {
@@ -177,6 +185,7 @@ func (a *app) printReport(report db.RunReport, contents map[string]callContent, 
 	}
 
 	a.printWrites(report)
+	a.printGiven(r.Scope.Tenant, r.ID, given)
 	a.heading("Ledger")
 	a.printLedger(report)
 	switch {

@@ -253,6 +253,8 @@ func TestRefusedBeforeAnythingIsStarted(t *testing.T) {
 		"no cost":           {console{}, ask("--max-cost", "cheap"), "not an amount of dollars"},
 		"zero time":         {console{}, ask("--timeout", "0s"), "timeout is 0"},
 		"bad tenant":        {console{}, ask("--tenant", "a b"), "tenant must be"},
+		"bad group":         {console{}, ask("--group", "a b"), "group must be"},
+		"bad project":       {console{}, ask("--project", "a b"), "project must be"},
 		"empty run id":      {console{}, ask("--run-id", ""), "run_id is missing"},
 		"version":           {console{}, ask("--expect-version", "-1"), "conversation_version is negative"},
 		"no fact":           {console{}, ask("--fact", "payment-api"), "--fact must be KEY=VALUE"},
@@ -292,7 +294,7 @@ func TestRequest(t *testing.T) {
 	t.Parallel()
 	c := console{engine: &fakeEngine{}, stdin: "Why does it fail?\r\n"}
 	o := c.invoke(t.Context(), "run", "--agent", "opspilot", "--agent-version", "2", "--tenant", "acme", "--user", "ann", "--environment", "test",
-		"--conversation", "c-1", "--expect-version", "0", "--page", "services", "--flag", "a", "--flag", "b", "--max-steps", "3",
+		"--conversation", "c-1", "--group", "ops", "--project", "apollo", "--expect-version", "0", "--page", "services", "--flag", "a", "--flag", "b", "--max-steps", "3",
 		"--fact", "current_service=payment-api", "--fact", "filter=a=b, c", "--forbid", "restart_service", "--forbid", "open_ticket", "--lift", "p-1", "--lift", "p-2",
 		"--max-cost", "$0.05", "--timeout", "30s", "--message", "-", "--detach", "--json")
 	if o.code != exitOK {
@@ -305,7 +307,7 @@ func TestRequest(t *testing.T) {
 	got.RunID = ""
 	want := agent.RunRequest{
 		Tenant: "acme", User: "ann", Environment: "test", Conversation: "c-1", ConversationVersion: ptr(int64(0)),
-		Agent: "opspilot", AgentVersion: "2", Page: "services", Flags: []string{"a", "b"}, Message: "Why does it fail?",
+		Agent: "opspilot", AgentVersion: "2", Group: "ops", Project: "apollo", Page: "services", Flags: []string{"a", "b"}, Message: "Why does it fail?",
 		Session: &agent.SessionChange{
 			Facts:  []agent.ConfirmedFact{{Key: "current_service", Value: "payment-api"}, {Key: "filter", Value: "a=b, c"}},
 			Forbid: []string{"restart_service", "open_ticket"}, Lift: []string{"p-1", "p-2"},

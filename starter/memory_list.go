@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/db"
+)
+
+// maxProposals is how many proposals are read.
+const maxProposals = 1000
+
+var memoryKinds = []agent.MemoryKind{agent.MemoryPreference, agent.MemoryFact, agent.MemoryTask, agent.MemorySummary, agent.MemoryExperience}
+
+func (a *app) memoryListCommand() *cobra.Command {
+	var r remembered
+	var filter db.MemoryFilter
+	var kind string
+	c := &cobra.Command{
+		Use:   "list --user USER",
+		Short: "Show what is remembered of a user, why, where it is seen and how long it is kept",
+		Long: "Shows what is remembered of a user: what is in force, with --past what was, and proposals about which\n" +
+			"nobody has decided. All of it is content.",
+		Args: noArguments(""),
+		RunE: func(c *cobra.Command, _ []string) error {
+			filter.Kind = agent.MemoryKind(kind)
+			switch err := r.check(true); {
+			case err != nil:
+				return err
+			case kind != "" && !filter.Kind.Valid():
+				return usagef("--kind must be one of %s", kindNames())
+			case filter.Environment != "" && !agent.ValidID(filter.Environment), filter.Key != "" && !agent.ValidID(filter.Key):
+				return usagef("--environment and --key must be 1 to 128 ASCII letters, digits or . _ : @ -")
+			}
+			return a.listMemories(c.Context(), r, filter)
+		},
+	}
+	r.flags(c, true)
+	c.Flags().StringVar(&filter.Environment, "environment", "", "only what holds in this environment")
+	c.Flags().StringVar(&kind, "kind", "", "only this kind: "+kindNames())
+	c.Flags().StringVar(&filter.Key, "key", "", "only under this key")
+	c.Flags().BoolVar(&filter.Past, "past", false, "show what is no longer in force as well")
+	return c
+}
+
+func kindNames() string {
+	names := make([]string, len(memoryKinds))
+	for i, kind := range memoryKinds {
+		names[i] = string(kind)
+	}
+	return strings.Join(names, ", ")
+}
+
+func (a *app) listMemories(ctx context.Context, r remembered, filter db.MemoryFilter) error {
+	var records []db.MemoryRecord
+	var proposals []db.MemoryCandidate
+	err := a.readMemory(ctx, "there is no such user", func(ctx context.Context, m memories) (err error) {
+		if records, err = allMemories(ctx, m, r, filter); err != nil {
+			return err
+		}
+		proposals, err = a.openProposals(ctx, m, r, filter)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	inForceFirst(records)
+	if a.json {
+		document := memoryListDocument{Memories: toMemoryDocuments(r.tenant, records), Proposals: toProposalDocuments(proposals)}
+		for i := range document.Memories {
+			document.Memories[i].Policy = nil
+		}
+		for i := range document.Proposals {
+			document.Proposals[i].Policy = nil
+		}
+		return printJSON(a.out, document, "  ")
+	}
+	for i, record := range records {
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		a.printMemory(record)
+	}
+	if len(proposals) > 0 {
+		if len(records) > 0 {
+			fmt.Fprintln(a.out)
+		}
+		fmt.Fprintln(a.out, a.paint(bold, "Proposals"))
+		for _, p := range proposals {
+			a.printProposal(p)
+			if how := howToDecide(p); how != "" {
+				fmt.Fprintln(a.out, a.paint(bold, "  "+how))
+			}
+		}
+	}
+	if len(records) == 0 && len(proposals) == 0 {
+		a.notice("Nothing is remembered of user %s in tenant %s.", r.user, r.tenant)
+	}
+	return nil
+}
+
+// openProposals reads what is to be decided and fits the filter, first what waits
+// for the user.
+func (a *app) openProposals(ctx context.Context, m memories, r remembered, f db.MemoryFilter) ([]db.MemoryCandidate, error) {
+	found, err := m.MemoryCandidates(ctx, r.tenant, r.user, "", maxProposals)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == maxProposals {
+		a.notice("There may be more proposals than the first %d.", maxProposals)
+	}
+	found = slices.DeleteFunc(found, func(c db.MemoryCandidate) bool {
+		return f.Environment != "" && c.Room.Scope.Environment != f.Environment || f.Kind != "" && c.Kind != f.Kind || f.Key != "" && c.Key != f.Key
+	})
+	order := []agent.MemoryState{agent.MemoryWaitingConfirmation, agent.MemoryWaitingReview, agent.MemoryProposed}
+	slices.SortStableFunc(found, func(a, b db.MemoryCandidate) int { return slices.Index(order, a.State) - slices.Index(order, b.State) })
+	return found, nil
+}
+
+// howToDecide is what the one types who is waited for.
+func howToDecide(c db.MemoryCandidate) string {
+	switch c.State {
+	case agent.MemoryWaitingConfirmation:
+		return fmt.Sprintf("starter memory confirm %s --tenant %s --user %s (or with --decline)", c.ID, c.Room.Scope.Tenant, c.Room.Scope.User)
+	case agent.MemoryWaitingReview:
+		return fmt.Sprintf("starter memory review --tenant %s --user YOU --approve %s (or --decline)", c.Room.Scope.Tenant, c.ID)
+	case agent.MemoryProposed, agent.MemoryStored, agent.MemoryMerged, agent.MemoryRejected, agent.MemoryDeclined, agent.MemoryExpired, agent.MemoryNotSaved:
+	}
+	return ""
+}
+
+type memoryListDocument struct {
+	Memories  []memoryDocument   `json:"memories"`
+	Proposals []proposalDocument `json:"proposals"`
+}
+
+func (a *app) memoryShowCommand() *cobra.Command {
+	var r remembered
+	c := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show all that is known of a memory, every version of it",
+		Args:  oneMemory,
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := r.check(false); err != nil {
+				return err
+			}
+			return a.showMemory(c.Context(), r, args[0])
+		},
+	}
+	r.flags(c, false)
+	return c
+}
+
+func (a *app) showMemory(ctx context.Context, r remembered, id string) error {
+	var trace db.MemoryTrace
+	err := a.readMemory(ctx, r.noMemory(id), func(ctx context.Context, m memories) (err error) {
+		trace, err = m.TraceMemory(ctx, r.tenant, r.user, id)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if a.json {
+		return printJSON(a.out, memoryShowDocument{ID: id, Versions: toMemoryDocuments(r.tenant, trace.Versions)}, "  ")
+	}
+	for i, record := range trace.Versions {
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		a.printRecord(r.tenant, record)
+	}
+	fmt.Fprintln(a.out, "\n"+a.paint(dim, fmt.Sprintf("Which runs it influenced: starter memory trace %s %s", id, r.args())))
+	return nil
+}
+
+type memoryShowDocument struct {
+	ID string `json:"id"`
+	// Versions are the newest first.
+	Versions []memoryDocument `json:"versions"`
+}
