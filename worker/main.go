@@ -4,7 +4,9 @@
 package main
 
 import (
+	"fmt"
 	"os"
+	"strings"
 
 	"github.com/fairlead/fairlead/agent/definition"
 	"github.com/fairlead/fairlead/examples/opspilot"
@@ -23,7 +25,11 @@ func serve() (host.Options, error) {
 	}
 	// The ticket service that OpsPilot may write to; none if it is not set.
 	tickets := os.Getenv("FAIRLEAD_OPSPILOT_TICKETS")
-	tools, err := opspilot.Tools(opspilot.Config{RegistryDir: directory, TicketURL: tickets})
+	visible, err := pairs(os.Getenv("FAIRLEAD_OPSPILOT_VISIBLE"))
+	if err != nil {
+		return host.Options{}, err
+	}
+	tools, err := opspilot.Tools(opspilot.Config{RegistryDir: directory, TicketURL: tickets, Visible: visible})
 	if err != nil {
 		return host.Options{}, err
 	}
@@ -40,4 +46,21 @@ func serve() (host.Options, error) {
 		Definitions: []definition.Definition{pilot},
 		Models:      map[string]model.Model{"scripted": scripted.New(opspilot.Script(opspilot.TurnDelay))},
 	}, nil
+}
+
+// pairs reads which other environments a run may look into as well:
+// "production:staging,production:test" lets runs in production see both.
+func pairs(text string) (map[string][]string, error) {
+	visible := map[string][]string{}
+	for pair := range strings.SplitSeq(text, ",") {
+		if pair = strings.TrimSpace(pair); pair == "" {
+			continue
+		}
+		from, to, ok := strings.Cut(pair, ":")
+		if !ok || from == "" || to == "" {
+			return nil, fmt.Errorf("FAIRLEAD_OPSPILOT_VISIBLE: %q is not like production:staging", pair)
+		}
+		visible[from] = append(visible[from], to)
+	}
+	return visible, nil
 }

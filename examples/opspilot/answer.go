@@ -67,6 +67,9 @@ func (s observed) answer(r report) string {
 	if verdict == leaking {
 		text.WriteString("\n" + p.notSeen + "\n")
 	}
+	if s.because != "" {
+		text.WriteString("\n" + s.because + "\n")
+	}
 	return strings.TrimRight(text.String(), "\n")
 }
 
@@ -105,6 +108,9 @@ func (s observed) answerRestarted(r report) string {
 	}
 	s.steps(&text, next, f)
 	text.WriteString("\n" + p.notSeen + "\n")
+	if s.because != "" {
+		text.WriteString("\n" + s.because + "\n")
+	}
 	return strings.TrimRight(text.String(), "\n")
 }
 
@@ -204,7 +210,7 @@ func (s observed) answerNotFound(found foundServices, o observation) string {
 	if len(found.Services) > 0 {
 		var matches []string
 		for _, service := range found.Services {
-			matches = append(matches, service.Name)
+			matches = append(matches, service.Name+" ("+service.Environment+")")
 		}
 		return fmt.Sprintf(p.severalFound, s.service, strings.Join(matches, ", "), o.citation())
 	}

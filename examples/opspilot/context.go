@@ -3,6 +3,7 @@ package opspilot
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"github.com/fairlead/fairlead/model"
 )
@@ -14,6 +15,9 @@ import (
 type knownContext struct {
 	Facts        []knownFact   `json:"facts"`
 	Prohibitions []prohibition `json:"prohibitions"`
+	Memory       struct {
+		Items []remembered `json:"items"`
+	} `json:"memory"`
 }
 
 type knownFact struct {
@@ -71,4 +75,28 @@ func (k knownContext) forbids(name string) (found prohibition, covered bool) {
 		}
 	}
 	return found, covered
+}
+
+// remembered is one memory that the application recalled. It is data, and may be
+// out of date.
+type remembered struct {
+	ID   string `json:"id"`
+	Text string `json:"text"`
+}
+
+// defaultEnvironmentKey is the key of the memory policy under which the
+// environment is remembered that the user means without saying so.
+const defaultEnvironmentKey = "preference.default_environment"
+
+// defaultEnvironment is what is remembered under that key; ok is false if nothing
+// is, or nothing that is an environment.
+func (k knownContext) defaultEnvironment() (environment string, from remembered, ok bool) {
+	for _, r := range k.Memory.Items {
+		if value, found := strings.CutPrefix(r.Text, defaultEnvironmentKey+":"); found {
+			if environment = environmentIn(value); environment != "" {
+				return environment, r, true
+			}
+		}
+	}
+	return "", remembered{}, false
 }

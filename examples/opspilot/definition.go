@@ -18,7 +18,7 @@ type Option func(*definition.Definition)
 var notInVersion = regexp.MustCompile(`[^A-Za-z0-9._:@-]+`)
 
 // WithModel runs the agent on another model of the catalogue. As the content is
-// another one, so is the version: "3@gpt-4o-mini" for version 3 on gpt-4o-mini.
+// another one, so is the version: "4@gpt-4o-mini" for version 4 on gpt-4o-mini.
 // A worker serves one or the other, as definition.NewSet orders versions of one
 // name only if all are numbers. An empty name, or the one that the definition has, changes nothing.
 func WithModel(name string) Option {
@@ -33,7 +33,7 @@ func WithModel(name string) Option {
 
 // WithTickets lets the agent open tickets, for workers whose tools have a
 // TicketURL: a worker refuses a definition with tools that it does not have. The
-// version says so, "3.tickets" for version 3.
+// version says so, "4.tickets" for version 4.
 func WithTickets() Option {
 	return func(d *definition.Definition) {
 		if slices.Contains(d.Tools, OpenTicket) {

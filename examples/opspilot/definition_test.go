@@ -17,7 +17,7 @@ func TestDefinition(t *testing.T) {
 	d, err := opspilot.Definition()
 	require.NoError(t, err)
 	require.Equal(t, "opspilot", d.Name)
-	require.Equal(t, "3", d.Version)
+	require.Equal(t, "4", d.Version)
 	require.Equal(t, "scripted", d.Model)
 	require.Equal(t, []string{"production", "staging", "test"}, d.Environments)
 	require.Equal(t, agent.Budget{MaxSteps: 16, MaxToolCalls: 24, MaxTokens: 200_000, MaxCostMicros: 500_000, Timeout: 3 * time.Minute}, d.AgentBudget())
@@ -38,7 +38,7 @@ func TestWithTickets(t *testing.T) {
 	t.Parallel()
 	d, err := opspilot.Definition(opspilot.WithTickets(), opspilot.WithTickets(), opspilot.WithModel("gpt-4o-mini"))
 	require.NoError(t, err)
-	require.Equal(t, "3.tickets@gpt-4o-mini", d.Version)
+	require.Equal(t, "4.tickets@gpt-4o-mini", d.Version)
 	require.Equal(t, append(append([]string{}, allTools...), tool.FetchResultName, opspilot.OpenTicket), d.Tools)
 
 	require.Equal(t, []string{tool.FetchResultName, opspilot.OpenTicket}, setup(t).registry.Missing(d.Tools))
@@ -49,10 +49,10 @@ func TestWithTickets(t *testing.T) {
 func TestWithModelIsAnotherVersion(t *testing.T) {
 	t.Parallel()
 	for model, want := range map[string]string{
-		"":                    "3",
-		"scripted":            "3",
-		"gpt-4o-mini":         "3@gpt-4o-mini",
-		"openai:meta/llama-3": "3@openai:meta-llama-3",
+		"":                    "4",
+		"scripted":            "4",
+		"gpt-4o-mini":         "4@gpt-4o-mini",
+		"openai:meta/llama-3": "4@openai:meta-llama-3",
 	} {
 		d, err := opspilot.Definition(opspilot.WithModel(model))
 		require.NoError(t, err)

@@ -46,18 +46,19 @@ type foundService struct {
 	StartedAt   time.Time `json:"started_at"`
 }
 
-func newFindService(_ Config, registry *services.Registry) (tool.Tool, error) {
+func newFindService(config Config, registry *services.Registry) (tool.Tool, error) {
 	spec := tool.Spec{
 		Name:    FindService,
-		Version: "1",
+		Version: "2",
 		Description: "Find running services by name and get their service_id, which the other tools need. " +
-			"Only services of the environment that you work in are visible. If it is clear which one was meant, it is in chosen. " +
+			"Only services of the environments that you can see are visible. If it is clear which one was meant, it is in chosen; " +
+			"the same name in two environments is not clear unless you name the environment. " +
 			"If nothing matches, the names of other services are listed.",
 		Parameters: json.RawMessage(`{
 			"type": "object",
 			"properties": {
 				"query": {"type": "string", "minLength": 1, "maxLength": 200, "description": "Name of the service or a part of it, such as payment-api"},
-				"environment": {"type": "string", "maxLength": 128, "description": "May be left out; another environment than the one you work in is refused"}
+				"environment": {"type": "string", "maxLength": 128, "description": "Look in this one alone; left out: in all that you can see"}
 			},
 			"required": ["query"],
 			"additionalProperties": false
@@ -65,26 +66,18 @@ func newFindService(_ Config, registry *services.Registry) (tool.Tool, error) {
 		Risk: tool.Read, Fast: true, Source: "service-registry", Trust: tool.Authoritative,
 		Facts: serviceFacts("/chosen"),
 	}
+	seen := sight{registry, config.Visible}
 	built, err := tool.NewRead(spec, func(_ context.Context, call tool.Invocation, a findServiceArguments) (tool.Result, error) {
-		environment := call.Actor.Scope.Environment
-		records, unreadable, err := registry.List(environment)
+		own := call.Actor.Scope.Environment
+		records, unreadable, err := seen.list(own, a.Environment)
 		if err != nil {
 			return tool.Result{}, &tool.Error{Code: agent.ToolUnavailable, Message: "the service registry could not be read", Transient: true, Err: err}
 		}
 		found := matchServices(records, a.Query)
-		found.Query, found.Environment, found.UnreadableEntries = a.Query, environment, unreadable
+		found.Query, found.Environment, found.UnreadableEntries = a.Query, cmp.Or(a.Environment, own), unreadable
 		return noted(found, found.note())
 	})
-	return authorized{built, func(_ context.Context, call tool.Invocation) error {
-		var a findServiceArguments
-		if err := json.Unmarshal(call.Arguments, &a); err != nil {
-			return err
-		}
-		if a.Environment != "" && a.Environment != call.Actor.Scope.Environment {
-			return tool.ErrForbidden
-		}
-		return nil
-	}}, err
+	return authorized{built, seen.environmentVisible}, err
 }
 
 // matchServices ranks the exact name first, then names that begin with the

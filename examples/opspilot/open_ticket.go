@@ -71,7 +71,7 @@ func newOpenTicket(config Config, registry *services.Registry) (tool.Tool, error
 	return tool.NewWrite(spec, tool.WriteFuncs[openTicketArguments]{
 		Prepare: o.prepare, Execute: o.execute, Find: o.find,
 		Authorize: func(ctx context.Context, call tool.Invocation, _ openTicketArguments) error {
-			return serviceInEnvironment(registry)(ctx, call)
+			return sight{registry: registry}.visible(ctx, call)
 		},
 	})
 }
@@ -93,7 +93,7 @@ func ticketURL(text string) (string, error) {
 }
 
 func (o ticketOpener) prepare(_ context.Context, call tool.Invocation, a openTicketArguments) (tool.Plan, error) {
-	record, err := lookUp(o.registry, call, a.ServiceID)
+	record, err := sight{registry: o.registry}.lookUp(call, a.ServiceID)
 	if err != nil {
 		return tool.Plan{}, err
 	}

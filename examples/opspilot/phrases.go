@@ -23,6 +23,8 @@ type phrases struct {
 	results                       map[verdict]string
 	restarted, before, after      string
 	offer, handsOff, notRestarted string
+	// because takes an environment and a memory's ID.
+	heardDefault, because string
 	// forbidden and offerAsked take the user's own words.
 	forbidden, offerAsked string
 	// refusals say why nothing was restarted; others take the code.
@@ -43,6 +45,8 @@ func phrasesFor(question string) phrases {
 }
 
 var english = phrases{
+	heardDefault: "I have read that. Whether it is remembered beyond this conversation is for the memory policy to say; you may be asked to confirm it. What you say in a question always wins.",
+	because:      "I looked in %s because that is remembered as what you mean (memory %s). Name another environment, and I look there.",
 	askName:      "Which service do you mean? Please give its name, such as payment-api.",
 	notFound:     "I found no service named %q in %s.%s I looked at nothing else. %[4]s",
 	others:       " Services there: %s.",
@@ -110,6 +114,8 @@ var english = phrases{
 }
 
 var chinese = phrases{
+	heardDefault: "已读到。是否在本次对话之外记住它由记忆策略决定，可能会请您确认。您在提问时说的话始终优先。",
+	because:      "我查看的是 %s，因为记忆中您默认指它（记忆 %s）。如需其他环境，请直接说明。",
 	askName:      "请问您指的是哪个服务？请给出服务名，例如 payment-api。",
 	notFound:     "没有找到名为 %q 的服务（环境 %s）。%s没有再查其他内容。%[4]s",
 	others:       "该环境中的服务：%s。",

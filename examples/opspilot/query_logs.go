@@ -50,7 +50,7 @@ type foundLines struct {
 	Lines         []json.RawMessage `json:"lines"`
 }
 
-func newQueryLogs(_ Config, registry *services.Registry) (tool.Tool, error) {
+func newQueryLogs(config Config, registry *services.Registry) (tool.Tool, error) {
 	spec := tool.Spec{
 		Name:    QueryLogs,
 		Version: "1",
@@ -74,8 +74,9 @@ func newQueryLogs(_ Config, registry *services.Registry) (tool.Tool, error) {
 		// Twenty usual lines fit.
 		ExcerptBytes: 8 << 10,
 	}
+	seen := sight{registry, config.Visible}
 	built, err := tool.NewRead(spec, func(ctx context.Context, call tool.Invocation, a queryLogsArguments) (tool.Result, error) {
-		record, err := lookUp(registry, call, a.ServiceID)
+		record, err := seen.lookUp(call, a.ServiceID)
 		if err != nil {
 			return tool.Result{}, err
 		}
@@ -93,7 +94,7 @@ func newQueryLogs(_ Config, registry *services.Registry) (tool.Tool, error) {
 		found.ServiceID = record.ID
 		return noted(found, found.note(a.Level))
 	})
-	return authorized{built, serviceInEnvironment(registry)}, err
+	return authorized{built, seen.visible}, err
 }
 
 // note is the result in one line: numbers alone, as the lines are what others

@@ -71,7 +71,7 @@ func newRestartService(config Config, registry *services.Registry) (tool.Tool, e
 	return tool.NewWrite(spec, tool.WriteFuncs[restartServiceArguments]{
 		Prepare: r.prepare, Execute: r.execute, Find: r.find,
 		Authorize: func(ctx context.Context, call tool.Invocation, _ restartServiceArguments) error {
-			return serviceInEnvironment(registry)(ctx, call)
+			return sight{registry: registry}.visible(ctx, call)
 		},
 	})
 }
@@ -94,7 +94,7 @@ func (r restarter) prepare(_ context.Context, call tool.Invocation, a restartSer
 // supervised finds the service and refuses one that nobody can restart. Its
 // errors are definite: nothing has been sent.
 func (r restarter) supervised(call tool.Invocation, a restartServiceArguments) (services.Record, error) {
-	record, err := lookUp(r.registry, call, a.ServiceID)
+	record, err := sight{registry: r.registry}.lookUp(call, a.ServiceID)
 	if err != nil {
 		return record, err
 	}

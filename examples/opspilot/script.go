@@ -30,8 +30,8 @@ var logLimits = []int{20, 5, 1}
 // and errors, looks at warnings when connections run out, and then says what it
 // saw. If connections have leaked and the user's words ask for a repair, it
 // proposes a restart first, unless the user forbade that; when it was done it
-// looks again and says what was before and what is now. It also plays the model
-// that summarizes conversations. Each turn takes delay.
+// looks again and says what was before and what is now. It also plays the models
+// that summarize conversations and say what to remember. Each turn takes delay.
 func Script(delay time.Duration) scripted.Script {
 	return func(_ context.Context, request model.Request) (scripted.Turn, error) {
 		turn, err := nextTurn(request)
@@ -44,9 +44,15 @@ func nextTurn(request model.Request) (scripted.Turn, error) {
 	if asksForSummary(request) {
 		return summarize(request)
 	}
+	if lesson, asked := scripted.LessonOf(request); asked {
+		return learn(lesson)
+	}
 	seen := observeRequest(request)
 	if service, settled := seen.settled(); settled {
 		return examine(seen, service)
+	}
+	if seen.service == "" && seen.setsDefault {
+		return say(seen.phrases.heardDefault), nil
 	}
 	if seen.service == "" {
 		return say(seen.phrases.askName), nil
@@ -59,10 +65,14 @@ func nextTurn(request model.Request) (scripted.Turn, error) {
 	if !find.decode(&found) {
 		return say(seen.answerUnusable(find)), nil
 	}
-	if found.Chosen == nil {
-		return say(seen.answerNotFound(found, find)), nil
+	if found.Chosen != nil {
+		return examine(seen, *found.Chosen)
 	}
-	return examine(seen, *found.Chosen)
+	if service, because, chosen := seen.choose(found); chosen {
+		seen.because = because
+		return examine(seen, service)
+	}
+	return say(seen.answerNotFound(found, find)), nil
 }
 
 // examine looks at one service until there is enough for an answer, and mends
@@ -152,6 +162,13 @@ type observed struct {
 	// that the newest words do.
 	service string
 	named   bool
+	// environment is the one that the newest words name, "" if none; setsDefault
+	// says that they want it to be the one that is meant from now on.
+	environment string
+	setsDefault bool
+	// because says why a service of that name was taken and no other, "" if the
+	// user's words did.
+	because string
 	// wish is what the user wants done.
 	wish wish
 	// known is what the application says about the conversation.
@@ -194,6 +211,7 @@ func observeRequest(request model.Request) observed {
 			seen.observations = nil
 			seen.phrases = phrasesFor(question)
 			seen.wish = seen.wish.after(question)
+			seen.environment, seen.setsDefault = environmentIn(question), setsDefault(question)
 			// "And its error log?" means the service named before.
 			name := serviceName(question)
 			if seen.named = name != ""; seen.named {

@@ -201,7 +201,7 @@ func TestScriptAsksWhichService(t *testing.T) {
 	w.put(t, "payment-api", "production", nil)
 	w.put(t, "payment-worker", "production", nil)
 	got = w.ask(t, "production", "Why do payments fail?")
-	require.Contains(t, got.answer, `Several services fit "payment": payment-api, payment-worker.`)
+	require.Contains(t, got.answer, `Several services fit "payment": payment-api (production), payment-worker (production).`)
 }
 
 func TestScriptOnAServiceThatDoesNotAnswer(t *testing.T) {

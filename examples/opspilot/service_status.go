@@ -42,7 +42,7 @@ type observedStatus struct {
 	HeapBytes     uint64            `json:"heap_bytes"`
 }
 
-func newServiceStatus(_ Config, registry *services.Registry) (tool.Tool, error) {
+func newServiceStatus(config Config, registry *services.Registry) (tool.Tool, error) {
 	spec := tool.Spec{
 		Name:    ServiceStatus,
 		Version: "1",
@@ -60,8 +60,9 @@ func newServiceStatus(_ Config, registry *services.Registry) (tool.Tool, error) 
 		Facts: serviceFacts(""),
 	}
 	client := loopbackClient(statusTimeout)
+	seen := sight{registry, config.Visible}
 	built, err := tool.NewRead(spec, func(ctx context.Context, call tool.Invocation, a serviceStatusArguments) (tool.Result, error) {
-		record, err := lookUp(registry, call, a.ServiceID)
+		record, err := seen.lookUp(call, a.ServiceID)
 		if err != nil {
 			return tool.Result{}, err
 		}
@@ -71,7 +72,7 @@ func newServiceStatus(_ Config, registry *services.Registry) (tool.Tool, error) 
 		}
 		return noted(status, status.note())
 	})
-	return authorized{built, serviceInEnvironment(registry)}, err
+	return authorized{built, seen.visible}, err
 }
 
 func observe(ctx context.Context, client *http.Client, record services.Record) (observedStatus, error) {

@@ -9,12 +9,10 @@ package opspilot
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/examples/opspilot/services"
 	"github.com/fairlead/fairlead/tool"
 )
@@ -38,6 +36,10 @@ type Config struct {
 	// address such as http://127.0.0.1:8070. Empty means that there is none and
 	// that the tool open_ticket does not exist; see also WithTickets.
 	TicketURL string
+	// Visible names, by the environment of a run, the other environments whose
+	// services it may look at as well: {"production": ["staging"]}. It changes
+	// nothing there.
+	Visible map[string][]string
 	// RestartTimeout and TicketTimeout bound one HTTP request of the tool. A
 	// restart that takes longer goes on, and is looked up.
 	RestartTimeout time.Duration // 25 s
@@ -117,37 +119,4 @@ type authorized struct {
 // Authorize implements tool.Authorizer.
 func (a authorized) Authorize(ctx context.Context, call tool.Invocation) error {
 	return a.rule(ctx, call)
-}
-
-// serviceInEnvironment allows a call on a service of the actor's environment.
-// A service of another environment and one that does not exist are refused
-// alike, so that nobody learns by asking what runs elsewhere. A registry that
-// cannot be read is neither: the question stays open and the door closed.
-func serviceInEnvironment(registry *services.Registry) func(context.Context, tool.Invocation) error {
-	return func(_ context.Context, call tool.Invocation) error {
-		var arguments struct {
-			ServiceID string `json:"service_id"`
-		}
-		if err := json.Unmarshal(call.Arguments, &arguments); err != nil {
-			return fmt.Errorf("authorize: %w", err)
-		}
-		_, err := registry.Get(call.Actor.Scope.Environment, arguments.ServiceID)
-		if errors.Is(err, services.ErrNotFound) {
-			return tool.ErrForbidden
-		}
-		return err
-	}
-}
-
-// lookUp finds the service again at execution: between authorization and now it
-// may have gone.
-func lookUp(registry *services.Registry, call tool.Invocation, id string) (services.Record, error) {
-	record, err := registry.Get(call.Actor.Scope.Environment, id)
-	switch {
-	case errors.Is(err, services.ErrNotFound):
-		return record, &tool.Error{Code: agent.ToolNotFound, Message: "there is no such service in this environment; get a service_id from find_service"}
-	case err != nil:
-		return record, &tool.Error{Code: agent.ToolUnavailable, Message: "the service registry could not be read", Transient: true, Err: err}
-	}
-	return record, nil
 }

@@ -113,7 +113,7 @@ func workerProcess() (host.Options, error) {
 	}
 	keeping, err := keepers()
 	return host.Options{
-		Tools:       slices.Concat(tools(), writers(newThings()), []tool.Tool{remember()}),
+		Tools:       slices.Concat(tools(), writers(newThings()), []tool.Tool{bearInMind()}),
 		Definitions: slices.Concat(readers, writing, keeping), Catalogue: &catalogue,
 		Models: map[string]model.Model{"scripted": purchases{scripted.New(keep), file}}, Policies: policies,
 	}, err

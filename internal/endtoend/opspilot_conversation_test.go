@@ -43,15 +43,18 @@ const clinicLog = `{"time":"2026-01-31T08:01:00Z","level":"WARN","msg":"bank did
 {"time":"2026-01-31T08:03:00Z","level":"ERROR","msg":"payment failed: no connection to the bank is free","order_id":"ord-11"}
 `
 
-func newClinic(t testing.TB) *clinic {
+func newClinic(t testing.TB) *clinic { return newClinicIn(t, t.TempDir(), "production") }
+
+// newClinicIn is one in another environment, with the registry of dir.
+func newClinicIn(t testing.TB, dir, environment string) *clinic {
 	t.Helper()
-	c := &clinic{dir: t.TempDir(), done: map[string]services.Restart{}}
+	c := &clinic{dir: dir, done: map[string]services.Restart{}}
 	server := httptest.NewServer(c)
 	t.Cleanup(server.Close)
 	address := server.Listener.Addr().String()
 	c.record = services.Record{
-		ID: services.ID("payment-api", "production"), Name: "payment-api", Environment: "production", Address: address, ControlAddress: address,
-		PID: 1, StartedAt: time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC), LogPath: filepath.Join(c.dir, "payment-api.log"),
+		ID: services.ID("payment-api", environment), Name: "payment-api", Environment: environment, Address: address, ControlAddress: address,
+		PID: 1, StartedAt: time.Date(2026, 1, 31, 8, 0, 0, 0, time.UTC), LogPath: filepath.Join(c.dir, "payment-api."+environment+".log"),
 	}
 	var err error
 	if c.registry, err = services.Open(filepath.Join(c.dir, "services")); err != nil {
@@ -146,6 +149,18 @@ func (r *recorder) at(t testing.TB, asked string, step int) model.Request {
 	return r.requests[i]
 }
 
+// all returns the requests of runs with that question, oldest first.
+func (r *recorder) all(asked string) (requests []model.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, req := range r.requests {
+		if question(req) == asked {
+			requests = append(requests, req)
+		}
+	}
+	return requests
+}
+
 // noted is the beginning of a message that is answered at once.
 const noted = "note "
 
@@ -179,7 +194,7 @@ type talk struct {
 func newTalk(t testing.TB) *talk {
 	t.Helper()
 	c := newClinic(t)
-	own, err := opspilot.Tools(opspilot.Config{RegistryDir: filepath.Join(c.dir, "services")})
+	own, err := opspilot.Tools(opspilot.Config{RegistryDir: filepath.Join(c.dir, "services"), Visible: map[string][]string{"production": {"staging"}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ func TestRecordHistories(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.Model, c.Definitions, c.Tools = scripted.New(keep), append(c.Definitions, defs...), append(c.Tools, remember())
+		c.Model, c.Definitions, c.Tools = scripted.New(keep), append(c.Definitions, defs...), append(c.Tools, bearInMind())
 	})
 	keys := codec.DataConverter(w.db)
 	save := func(name string, events []*history.HistoryEvent) {

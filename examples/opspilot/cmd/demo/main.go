@@ -1,10 +1,12 @@
 // Command demo runs OpsPilot once on a service that really fails: it starts the
 // patient and a healthy neighbour, a fairlead worker, asks the question through
 // the starter as any user would, lets a second person confirm the restart that
-// the agent proposes, shows the ledger, looks whether the service works again,
-// and ends what it started. Without a terminal it confirms by itself.
+// the agent proposes, shows the ledger, and looks whether the service works
+// again. Then a user says what to default to from now on: that is confirmed, used
+// in the next conversation, traced, corrected, exported and erased. It ends what
+// it started. Without a terminal it confirms by itself.
 //
-// It exits with 0 if the run succeeded and, when a restart was confirmed, the
+// It exits with 0 if all that succeeded and, when a restart was confirmed, the
 // service works again. `make demo` brings the engine up first and sets the
 // addresses that this program hands on to worker and starter by environment.
 package main
@@ -17,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -108,9 +111,20 @@ func run(ctx context.Context) (code int, err error) {
 	}
 	// A person may decline, and another question need not lead to a restart.
 	if approver.approved || approver.person == nil && question == defaultQuestion {
-		return 0, checkRecovered(ctx, sick)
+		if err := checkRecovered(ctx, sick); err != nil {
+			return 1, err
+		}
 	}
-	return 0, nil
+	if question != defaultQuestion {
+		return 0, nil
+	}
+	twin, err := s.startService(ctx, patient.StartConfig{Name: "payment-api", Environment: "staging", Healthy: true})
+	if err != nil {
+		return 1, err
+	}
+	defer func() { err = errors.Join(err, twin.Stop()) }()
+	user := person{stage: s, name: "carol-" + strings.TrimPrefix(runID, "demo-"), approver: &approver}
+	return 0, user.remembers(ctx)
 }
 
 func (s stage) startService(ctx context.Context, config patient.StartConfig) (*patient.Patient, error) {

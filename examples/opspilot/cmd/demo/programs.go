@@ -86,7 +86,7 @@ func (s stage) startWorker(ctx context.Context) (stop func() error, err error) {
 	defer log.Close() // the process keeps its own
 	worker := exec.Command(filepath.Join(s.bin, "worker"), "run", "--migrate")
 	worker.Env = s.environment("FAIRLEAD_APPROVAL_PUBLIC_KEYS="+s.publicKey,
-		"FAIRLEAD_OPSPILOT_SERVICES="+patient.RegistryDir(s.dir), "FAIRLEAD_HTTP_ADDRESS="+address)
+		"FAIRLEAD_OPSPILOT_SERVICES="+patient.RegistryDir(s.dir), "FAIRLEAD_OPSPILOT_VISIBLE=production:staging", "FAIRLEAD_HTTP_ADDRESS="+address)
 	worker.Stdout, worker.Stderr = log, log
 	// Ctrl-C is for the demo, which still needs the worker to cancel the run.
 	worker.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
