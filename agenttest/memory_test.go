@@ -109,7 +109,7 @@ func TestLTM5States(t *testing.T) {
 			agenttest.When(waits, agenttest.ConfirmMemoryAs("ann")),
 		}, []string{"preference.default_environment: stored"}, 1},
 		"store down while learning": {nil, []agenttest.Event{
-			agenttest.When(agenttest.BeforeActivity(agent.ActivityLearn), agenttest.MemoryDown(2)),
+			agenttest.When(agenttest.BeforeActivity(agent.ActivityLearn), agenttest.MemoryDown(1)),
 			agenttest.When(waits, agenttest.ConfirmMemoryAs("ann")),
 		}, []string{"preference.default_environment: stored"}, 1},
 		"embedder down": {nil, []agenttest.Event{

@@ -108,7 +108,7 @@ func (s *stripper) afterColon(l line, nth int) int {
 	return l.from // a colon in disguise
 }
 
-// spoken matches a line of a conversation: a name, perhaps a time, and what is said.
+// Lines of a conversation: a name, perhaps a time, and what is said.
 var (
 	spokenPattern = regexp.MustCompile(`^[*_]*([<\[@]?)(\p{L}(?:[\p{L}\p{N} ._'-]{0,40}[\p{L}\p{N}.])?)([>\]]?)(?: ?[(\[]?\d{1,2}:\d{2}(?::\d{2})?(?: ?[ap]m)?[)\]]?)?[*_]*(?: ?:(?: +\S|$)|:[^\s/\\:\d()\[\]*'|=-])`)
 	timedPattern  = regexp.MustCompile(`^[*_]*[<\[@]?\p{L}[\p{L}\p{N} ._'-]{0,40}?[>\]]? ?[,(\[]? ?\d{1,2}:\d{2}(?::\d{2})?(?: ?[ap]m)?[)\]]?$`)
@@ -123,6 +123,9 @@ func (s *stripper) speaker(l line) (speaks, alone bool) {
 		name := m[1] + m[2]
 		first, _ := utf8.DecodeRuneInString(strings.TrimLeft(s.message[l.from:l.to], " \t["))
 		return m[1] != "" && !elements[name] || m[2] != "" && !unicode.IsLower(first) && s.named(l, name), false
+	}
+	if !strings.Contains(l.text, ":") {
+		return false, false
 	}
 	m := spokenPattern.FindStringSubmatch(l.text)
 	if m == nil || introduces(l.text) || reportPattern.MatchString(m[0]) {
@@ -233,6 +236,9 @@ func paragraphEnd(lines []line, i int) int {
 
 // reported takes out of a line what somebody says behind a colon.
 func (s *stripper) reported(l line) {
+	if !strings.Contains(l.text, ":") {
+		return
+	}
 	m := reportPattern.FindStringIndex(l.text)
 	if m == nil {
 		return
