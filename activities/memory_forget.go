@@ -77,21 +77,32 @@ func (r *Runs) reconcile(ctx context.Context, in agent.ReconcileInput) (total ag
 		}
 	}
 	now := r.moment()
+	var failed error
 	for _, tenant := range tenants {
 		found, err := r.memory.ReconcileMemory(work, tenant, now, now.Add(-staleAfter), reconcileAtOnce)
-		if err != nil {
+		if work.Err() != nil {
 			return total, err
+		}
+		if err != nil {
+			// One tenant must not keep the others from it: the next round tries again.
+			r.log.Error("a tenant's memory was not reconciled", zap.String("tenant", tenant), zap.String("cause", err.Error()))
+			failed = err
+			continue
 		}
 		total.Tenants++
 		total.Expired += found.Expired
 		total.Residue += found.Residue
 		total.Missing += found.Missing
 		total.Writes, total.Lessons = append(total.Writes, found.Writes...), append(total.Lessons, found.Lessons...)
+		total.Erasures = append(total.Erasures, found.Erasures...)
 		total.More = total.More || found.More
 		if len(total.Writes)+len(total.Lessons) >= maxDue {
 			total.More = true
 			break
 		}
+	}
+	if failed != nil && total.Tenants == 0 {
+		return total, failed
 	}
 	return total, r.missing(work, tenants, &total)
 }

@@ -244,7 +244,7 @@ func TestLTM3WhoMayNotSign(t *testing.T) {
 	if _, err := o.ConfirmMemory(ctx, ada, of(own)); !errors.Is(err, approval.ErrExpired) {
 		t.Errorf("with less than a second left: %v", err)
 	}
-	o.exec(t, "UPDATE memory_candidate SET state = 'declined', content = NULL WHERE id = 'm-1'")
+	o.exec(t, "UPDATE memory_candidate SET state = 'declined', content = NULL, nonce = '', plan_hash = '' WHERE id = 'm-1'")
 	if _, err := o.ConfirmMemory(ctx, ada, of(own)); !errors.Is(err, approval.ErrDecided) {
 		t.Errorf("after the decision: %v", err)
 	}

@@ -48,10 +48,10 @@ func sentences(ctx context.Context, r *rand.Rand) ([]string, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read Go's own source: %w", err)
+		return nil, fmt.Errorf("read the source of the Go library: %w", err)
 	}
 	if len(list) < 100_000 {
-		return nil, errors.New("Go's own source has too few comments: is it installed?")
+		return nil, errors.New("the source of the Go library has too few comments: is it installed?")
 	}
 	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	return list, nil

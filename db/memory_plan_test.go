@@ -41,7 +41,6 @@ func TestPlansOfMemory(t *testing.T) {
 		{"memory_erase.sql", "PurgeKeywords", "'acme', 'ada', '', 10"},
 		{"memory_erase.sql", "PurgeVectors", "'acme', 'ada', '', 10"},
 		{"memory_erase.sql", "DueCandidates", "'acme', now(), 10"},
-		{"memory_erase.sql", "SweepRecords", "'acme', 10"},
 		{"memory_erase.sql", "DueLessons", "'acme', now(), 10"},
 	}
 	check := func(when string, queries []query) {

@@ -23,9 +23,10 @@ const (
 	// at least. What is further back in both does not come to the front.
 	minRecallDepth = 50
 	// maxSketched is how many of a scope that many people fill are compared by their
-	// vectors: those nearest in sketch. With fewer records all are. Of 40,000 real
-	// sentences it finds all of the nearest 5 (see bench).
-	maxSketched = 400
+	// vectors: those nearest in sketch. With fewer records all are. Of 20,000 real
+	// sentences the nearest 5 are nearly always among them, even where an embedder
+	// makes all texts look alike.
+	maxSketched = 320
 )
 
 // Recall finds what is remembered in a room, best first, in one round trip once

@@ -372,7 +372,7 @@ func (w isoWorld) recallUnfiltered(t testing.TB, d *db.DB, app *pgxpool.Pool, qu
 	tokens := isoHashes(t, d, vault.Owner{Tenant: l.room.Scope.Tenant, Subject: l.room.Scope.User})[:1]
 	values := map[string]any{
 		"rooms": w.rooms(),
-		"keys": []string{"service", "service.name"}, "kinds": []string{"profile_preference"}, "at": written.Add(time.Hour), "max_hits": 5_000, "depth": 5_000,
+		"keys":  []string{"service", "service.name"}, "kinds": []string{"profile_preference"}, "at": written.Add(time.Hour), "max_hits": 5_000, "depth": 5_000,
 		"first_depth": 5_000, "tokens": tokens, "owners": []int32{0}, "embedding": unit, "sketch": pgtype.Bits{Bytes: recall.Sketch(unit), Len: recall.SketchBits, Valid: true},
 		"embedder": isoEmbedder.Name, "dimensions": isoEmbedder.Dimensions, "sketched": 5_000, "max_distance": 1.0,
 	}

@@ -150,6 +150,33 @@ func TestLTM6Fusion(t *testing.T) {
 	}
 }
 
+// TestLTM6SeveralSubjects: one recall asks under the keys of each subject, whose
+// hashes of a word differ.
+func TestLTM6SeveralSubjects(t *testing.T) {
+	t.Parallel()
+	d, url := dbtest.NewWithURL(t)
+	room := roomOf("acme", "ann")
+	room.Project = "p-1"
+	if err := d.AddParticipant(ctx, "acme", agent.MemoryScope{Kind: agent.MemoryOfProject, ID: "p-1"}, "ann", "olga"); err != nil {
+		t.Fatal(err)
+	}
+	for _, scope := range room.Scopes() {
+		note(t, d, room, scope, noted{id: "m-" + string(scope.Kind), text: "blue", degrees: math.NaN()})
+	}
+	other := dbtest.Open(t, url, db.Options{}) // Which has no keys in memory.
+	for _, from := range []*db.DB{d, other} {
+		hits, err := from.Recall(ctx, room, asking(room, "blue"))
+		var ids []string
+		for _, h := range hits {
+			ids = append(ids, h.Record.ID)
+		}
+		slices.Sort(ids)
+		if got := strings.Join(ids, ", "); err != nil || got != "m-agent_role, m-project, m-user" {
+			t.Errorf("%s, %v", got, err)
+		}
+	}
+}
+
 // TestLTM6PrimaryRow: what is not in force, or not asked for, is not found.
 func TestLTM6PrimaryRow(t *testing.T) {
 	t.Parallel()

@@ -254,6 +254,7 @@ func TestLTM5Retry(t *testing.T) {
 		t.Errorf("%+v", report)
 	}
 	// Nobody waits for p3 any more.
+	execute(t, owner, "UPDATE memory_candidate SET updated_at = now() - interval '5 hours' WHERE state = 'proposed'")
 	if report := reconcile(t, d, time.Now(), soon.Add(-time.Second), 10); len(report.Writes) != 2 {
 		t.Errorf("%+v", report)
 	}

@@ -1,14 +1,25 @@
 package db_test
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/db/dbtest"
+	"github.com/fairlead/fairlead/internal/recall"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 // TestLTM6AnotherDimension: an embedder that changes its dimension is another one.
@@ -70,6 +81,12 @@ func TestLTM6AnotherDimension(t *testing.T) {
 	if done, err := d.PromoteEmbedder(ctx, space, 1); err != nil || done {
 		t.Errorf("the first round: %v, %v", done, err)
 	}
+	if n := countRows(t, owner, "memory_vector", "dimensions = 2"); n != 1 {
+		t.Errorf("%d old vectors after the first round", n)
+	}
+	if got := found(t, d, room, towards(asking(room, ""), 0)); got != "" {
+		t.Errorf("the retired one before its vectors are gone: %s", got)
+	}
 	for range 2 {
 		if _, err := d.PromoteEmbedder(ctx, space, 1); err != nil {
 			t.Fatal(err)
@@ -84,6 +101,127 @@ func TestLTM6AnotherDimension(t *testing.T) {
 	if n := countRows(t, owner, "memory_vector", "dimensions = 2"); n != 0 {
 		t.Errorf("%d old vectors are left", n)
 	}
+}
+
+// TestLTM6Dimensions stores and finds vectors of every size that there may be, in
+// personal scopes and in those that many people fill, under the longest names.
+func TestLTM6Dimensions(t *testing.T) {
+	t.Parallel()
+	long := func(s string) string { return s + strings.Repeat("x", 128-len(s)) }
+	for _, dimensions := range []int{1, 256, 768, 769, 1536, 4000} {
+		d := dbtest.New(t)
+		e := db.MemoryEmbedder{Name: "noise", Dimensions: dimensions}
+		serve(t, d, e)
+		r := rand.New(rand.NewPCG(1, uint64(dimensions)))
+		noise := func() []float32 {
+			v := make([]float32, dimensions)
+			for i := range v {
+				v[i] = float32(r.NormFloat64())
+			}
+			v[0] = 1 + v[0]*v[0] // Nothing is farther than by chance.
+			return v
+		}
+		room := agent.MemoryRoom{Scope: agent.Scope{Tenant: long("acme"), User: long("ann"), Environment: long("production")}, Agent: long("helper")}
+		q := asking(room, "")
+		for _, scope := range room.Scopes() {
+			for _, id := range []string{"far", "near", "else"} {
+				m := recordOf(long(string(scope.Kind)+id), `"x"`)
+				m.Identity = id
+				index := db.MemoryIndex{Embedder: e, Embedding: noise()}
+				if id == "near" {
+					q.Embedder, q.Embedding = e, index.Embedding
+				}
+				if err := store(d, room, scope, m, index); err != nil {
+					t.Fatalf("%d dimensions: %v", dimensions, err)
+				}
+			}
+			q.Scopes = []agent.MemoryScope{scope}
+			hits, err := d.Recall(ctx, room, q)
+			if err != nil || len(hits) == 0 || (dimensions > 1 && hits[0].Record.ID != long(string(scope.Kind)+"near")) {
+				t.Errorf("%d dimensions, %s: %d hits, %v", dimensions, scope.Kind, len(hits), err)
+			}
+		}
+	}
+}
+
+// TestLTM6SketchesFindTheNearest compares recall in a scope that many people fill
+// with all distances, computed here.
+func TestLTM6SketchesFindTheNearest(t *testing.T) {
+	t.Parallel()
+	const (
+		records, dimensions, questions, top = 3_000, 64, 40, 5
+	)
+	d, url := dbtest.NewWithURL(t)
+	owner := dbtest.Owner(t, url)
+	e := db.MemoryEmbedder{Name: "noise", Dimensions: dimensions}
+	serve(t, d, e)
+	room := roomOf("acme", "ann")
+	scope := room.Scopes()[1]
+	r := rand.New(rand.NewPCG(1, 2))
+	noise := func() []float32 {
+		v := make([]float32, dimensions)
+		for i := range v {
+			v[i] = float32(r.NormFloat64())
+		}
+		unit, err := recall.Unit(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return unit
+	}
+	m := recordOf("m", `"x"`)
+	if err := store(d, room, scope, m, db.MemoryIndex{Embedder: e, Embedding: noise()}); err != nil {
+		t.Fatal(err)
+	}
+	multiply(t, owner, "m", records)
+	keys, err := d.Keys(ctx, vault.Owner{Tenant: "acme", Subject: scope.Subject("ann")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	vectors := map[string][]float32{}
+	var batch pgx.Batch
+	for i := range records {
+		id, v := fmt.Sprint("m-", i+1), noise()
+		vectors[id] = v
+		for column, content := range map[string]string{"value": `"x"`, "evidence": "{}"} {
+			sealed, err := keys.Seal([]byte(content), vault.Bind("memory_record", "acme", id, "1", column))
+			if err != nil {
+				t.Fatal(err)
+			}
+			batch.Queue("UPDATE memory_record SET "+column+" = $1 WHERE id = $2", sealed, id)
+		}
+		batch.Queue("UPDATE memory_vector SET embedding = $1::real[]::halfvec, sketch = $2 WHERE record_id = $3", v,
+			pgtype.Bits{Bytes: recall.Sketch(v), Len: recall.SketchBits, Valid: true}, id)
+	}
+	if err := owner.SendBatch(ctx, &batch).Close(); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, owner, "UPDATE memory_record SET status = 'retracted', ended_at = now() WHERE id = 'm'")
+	hit := 0
+	for range questions {
+		q := asking(room, "")
+		q.Scopes, q.Limit, q.Embedder, q.Embedding = []agent.MemoryScope{scope}, top, e, noise()
+		hits, err := d.Recall(ctx, room, q)
+		if err != nil || len(hits) != top {
+			t.Fatalf("%d hits, %v", len(hits), err)
+		}
+		nearest := slices.SortedFunc(maps.Keys(vectors), func(a, b string) int { return cmp.Compare(dot(q.Embedding, vectors[b]), dot(q.Embedding, vectors[a])) })[:top]
+		for _, h := range hits {
+			if slices.Contains(nearest, h.Record.ID) {
+				hit++
+			}
+		}
+	}
+	if found := float64(hit) / (questions * top); found < 0.98 {
+		t.Errorf("found %.3f of the nearest", found)
+	}
+}
+
+func dot(a, b []float32) (sum float64) {
+	for i := range a {
+		sum += float64(a[i]) * float64(b[i])
+	}
+	return sum
 }
 
 // TestMemoryWordIsolation asks the index of words without any filter, and tries to
@@ -133,8 +271,8 @@ func TestMemoryWordIsolation(t *testing.T) {
 }
 
 // TestPlanOfRecall: neither a plan that was made while the tables were new nor one
-// for large ones goes through all that a tenant has, and large scopes are read from
-// the index of sketches alone.
+// for large ones goes through all that a tenant has, and what is compared is read
+// from indexes alone.
 func TestPlanOfRecall(t *testing.T) {
 	t.Parallel()
 	d, url := dbtest.NewWithURL(t)
@@ -154,8 +292,10 @@ func TestPlanOfRecall(t *testing.T) {
 				return
 			}
 		}
-		if !strings.Contains(plan, "Index Only Scan using memory_vector_sketch_idx") || !strings.Contains(plan, "Index Only Scan using memory_word_pkey") {
-			t.Errorf("%s:\n%s", when, plan)
+		for index, last := range map[string]string{"memory_vector_sketch_idx": "embedder_id = ", "memory_vector_own_idx": "embedder_id = ", "memory_word_pkey": `token = ANY `} {
+			if !regexp.MustCompile(`Index Only Scan using ` + index + ` .*\n *Index Cond: .*tenant = .* room = ANY .*` + last).MatchString(plan) {
+				t.Errorf("%s: %s is not entered at tenant, room and what is asked for:\n%s", when, index, plan)
+			}
 		}
 	}
 	check("new")

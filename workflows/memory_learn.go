@@ -96,6 +96,11 @@ func ReconcileMemory(ctx workflow.Context, in agent.ReconcileInput) (agent.Recon
 		})
 		startWrites(ctx, found.Writes)
 		startLessons(ctx, found.Lessons)
+		found.Erasures = slices.DeleteFunc(found.Erasures, func(e agent.EraseInput) bool {
+			return seen(writes, agent.EraseWorkflowID(e.Tenant, e.User))
+		})
+		startErasures(ctx, found.Erasures)
+		total.Erasures = atMost(append(total.Erasures, found.Erasures...))
 		startReindex(ctx, found.Reindex)
 		total.Tenants = max(total.Tenants, found.Tenants)
 		total.Expired += found.Expired
@@ -127,6 +132,18 @@ func startLessons(ctx workflow.Context, lessons []agent.LearnInput) {
 	}
 	for _, start := range started {
 		_ = start.Get(ctx, nil)
+	}
+}
+
+// startErasures goes on with erasures that were not completed; one that is under
+// way already goes on by itself.
+func startErasures(ctx workflow.Context, erasures []agent.EraseInput) {
+	for _, in := range erasures {
+		child := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
+			WorkflowID: agent.EraseWorkflowID(in.Tenant, in.User), ParentClosePolicy: enums.PARENT_CLOSE_POLICY_ABANDON,
+			WorkflowIDReusePolicy: enums.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
+		})
+		_ = workflow.ExecuteChildWorkflow(child, agent.WorkflowEraseSubject, in).GetChildWorkflowExecution().Get(ctx, nil)
 	}
 }
 

@@ -281,7 +281,7 @@ SET tries = c.tries + 1, updated_at = now()
 WHERE c.tenant = @tenant AND c.id = ANY (ARRAY(
     SELECT x.id FROM memory_candidate x
     WHERE x.tenant = @tenant AND x.state IN ('proposed', 'waiting_review', 'waiting_confirmation') AND x.tries < 8
-      AND x.updated_at + x.tries * x.tries * interval '1 hour' <= @stale_since::timestamptz
+      AND x.updated_at <= @stale_since::timestamptz AND x.updated_at + x.tries * x.tries * interval '1 hour' <= @stale_since
       AND (x.state = 'proposed' OR (x.expires_at > now() AND x.updated_at + interval '1 day' <= @stale_since))
     ORDER BY x.updated_at
     LIMIT @max_rows

@@ -130,6 +130,8 @@ func (d *data) admit(room agent.MemoryRoom, scope agent.MemoryScope) error {
 	switch {
 	case !d.takesPart(tenant, user, room.Group, room.Project):
 		return missing
+	case known && (conv.Group != "" && conv.Group != room.Group || conv.Project != "" && room.Project != "" && conv.Project != room.Project):
+		return missing
 	case known && !owns(room.Scope, conv), !known && scope.Kind == agent.MemoryOfConversation:
 		return missing
 	case scope != agent.MemoryScope{} && !slices.Contains(room.Scopes(), scope):
@@ -425,7 +427,7 @@ func (m *memoryTx) UpdateCandidate(c db.MemoryCandidate) {
 			return conflict("")
 		}
 		if c.State.Final() {
-			c.Content = nil
+			c.Content, c.Nonce, c.PlanHash = nil, "", ""
 		}
 		c.CreatedAt, c.UpdatedAt = stored.CreatedAt, m.now
 		stored.MemoryCandidate = c

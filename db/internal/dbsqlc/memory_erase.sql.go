@@ -154,7 +154,7 @@ SET tries = c.tries + 1, updated_at = now()
 WHERE c.tenant = $1 AND c.id = ANY (ARRAY(
     SELECT x.id FROM memory_candidate x
     WHERE x.tenant = $1 AND x.state IN ('proposed', 'waiting_review', 'waiting_confirmation') AND x.tries < 8
-      AND x.updated_at + x.tries * x.tries * interval '1 hour' <= $2::timestamptz
+      AND x.updated_at <= $2::timestamptz AND x.updated_at + x.tries * x.tries * interval '1 hour' <= $2
       AND (x.state = 'proposed' OR (x.expires_at > now() AND x.updated_at + interval '1 day' <= $2))
     ORDER BY x.updated_at
     LIMIT $3
