@@ -293,7 +293,7 @@ func TestPlanOfRecall(t *testing.T) {
 			}
 		}
 		for index, last := range map[string]string{"memory_vector_sketch_idx": "embedder_id = ", "memory_vector_own_idx": "embedder_id = ", "memory_word_pkey": `token = ANY `} {
-			if !regexp.MustCompile(`Index Only Scan using ` + index + ` .*\n *Index Cond: .*tenant = .* room = ANY .*` + last).MatchString(plan) {
+			if !regexp.MustCompile(`Index Only Scan using ` + index + ` .*\n *Index Cond: .*tenant = .*room = ANY .*` + last).MatchString(plan) {
 				t.Errorf("%s: %s is not entered at tenant, room and what is asked for:\n%s", when, index, plan)
 			}
 		}
