@@ -26,7 +26,7 @@ const (
 	// vectors: those nearest in sketch. With fewer records all are. Of 20,000 real
 	// sentences the nearest 5 are nearly always among them, even where an embedder
 	// makes all texts look alike.
-	maxSketched = 320
+	maxSketched = 256
 )
 
 // Recall finds what is remembered in a room, best first, in one round trip once

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/history/v1"
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/fairlead/fairlead/agent"
@@ -79,25 +81,25 @@ func (w *world) supersede(older agent.RunRequest) agent.RunRequest {
 }
 
 // heardOfStop waits until an activity of the run has been told to stop: its
-// heartbeat after the request brings the news.
+// heartbeat after the request brings the news. When the request was is in the
+// history: whoever asks the server may come late, after the last heartbeat.
 func (w *world) heardOfStop(workflowID string) {
 	w.Helper()
-	var asked time.Time
 	w.until("the activity is told to stop", func() bool {
+		requested := slices.IndexFunc(w.eventsOf(workflowID, ""), func(e *history.HistoryEvent) bool {
+			return e.EventType == enums.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED
+		})
+		if requested < 0 {
+			return false
+		}
+		asked := w.eventsOf(workflowID, "")[requested].EventTime.AsTime()
 		d, err := w.client.DescribeWorkflow(w.ctx, workflowID, "")
 		if err != nil {
 			w.Fatal(err)
 		}
-		for _, a := range d.RawResponse.PendingActivities {
-			if a.State != enums.PENDING_ACTIVITY_STATE_CANCEL_REQUESTED {
-				continue
-			}
-			if asked.IsZero() {
-				asked = time.Now()
-			}
+		return slices.ContainsFunc(d.RawResponse.PendingActivities, func(a *workflowpb.PendingActivityInfo) bool {
 			return a.LastHeartbeatTime.AsTime().After(asked)
-		}
-		return false
+		})
 	})
 }
 
