@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/fairlead/fairlead/agent"
@@ -81,11 +82,16 @@ func newFakes() *fakes {
 	}}
 }
 
+// patience is how long workflow code may take: a machine that does something else
+// is no deadlock.
+const patience = time.Minute
+
 func (f *fakes) environment(t *testing.T) *testsuite.TestWorkflowEnvironment {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
 	workflows.Register(env)
 	for name, fn := range map[string]any{
 		agent.ActivityBeginRun: f.BeginRun, agent.ActivityNextAction: f.NextAction,

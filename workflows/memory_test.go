@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/fairlead/fairlead/agent"
@@ -42,6 +43,7 @@ func (m *memories) environment(t *testing.T) *testsuite.TestWorkflowEnvironment 
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
 	workflows.Register(env)
 	for name, fn := range map[string]any{
 		agent.ActivityProposeMemory: func(ctx context.Context, in agent.MemoryWriteInput) (agent.MemoryVerdict, error) {

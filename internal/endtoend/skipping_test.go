@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/worker"
 
 	"github.com/fairlead/fairlead/activities"
 	"github.com/fairlead/fairlead/agent"
@@ -43,6 +44,7 @@ func (w *world) skip(t testing.TB, c rig.Config, req agent.RunRequest) *skipping
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(log.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	s := &skipping{world: w.in(t), env: suite.NewTestWorkflowEnvironment(), req: req}
+	s.env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
 	s.env.SetTestTimeout(patience)
 	s.env.SetStartTime(time.Now())
 	c.Now = s.env.Now
