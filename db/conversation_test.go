@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -150,8 +151,8 @@ func TestLongConversation(t *testing.T) {
 	}
 }
 
-// explain executes a query of db/query as the programs do, and returns the plan.
-func explain(t testing.TB, owner *pgxpool.Pool, file, name, args string) string {
+// queryText is a query of db/query, with @name for each of its parameters.
+func queryText(t testing.TB, file, name string) string {
 	t.Helper()
 	text, err := os.ReadFile("query/" + file)
 	if err != nil {
@@ -164,13 +165,24 @@ func explain(t testing.TB, owner *pgxpool.Pool, file, name, args string) string 
 	query, _, _ = strings.Cut(query, ";")
 	_, query, _ = strings.Cut(query, "\n")
 	query = regexp.MustCompile(`sqlc\.embed\((\w+)\)`).ReplaceAllString(query, "$1.*")
-	numbers := map[string]string{}
-	query = regexp.MustCompile(`@\w+`).ReplaceAllStringFunc(query, func(param string) string {
-		if numbers[param] == "" {
-			numbers[param] = fmt.Sprintf("$%d", len(numbers)+1)
+	return regexp.MustCompile(`sqlc\.narg\('(\w+)'\)`).ReplaceAllString(query, "@$1")
+}
+
+// numbered gives the parameters of a query numbers; params are their names in order.
+func numbered(query string) (text string, params []string) {
+	text = regexp.MustCompile(`@\w+`).ReplaceAllStringFunc(query, func(param string) string {
+		if !slices.Contains(params, param[1:]) {
+			params = append(params, param[1:])
 		}
-		return numbers[param]
+		return fmt.Sprintf("$%d", 1+slices.Index(params, param[1:]))
 	})
+	return text, params
+}
+
+// explain executes a query of db/query as the programs do, and returns the plan.
+func explain(t testing.TB, owner *pgxpool.Pool, file, name, args string) string {
+	t.Helper()
+	query, _ := numbered(queryText(t, file, name))
 	tx, err := owner.Begin(ctx)
 	if err != nil {
 		t.Fatal(err)

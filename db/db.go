@@ -23,6 +23,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	pgvectorpgx "github.com/pgvector/pgvector-go/pgx"
 	"github.com/tink-crypto/tink-go/v2/tink"
 
 	"github.com/fairlead/fairlead/db/internal/dbsqlc"
@@ -78,14 +79,14 @@ func Open(ctx context.Context, url string, opts Options) (*DB, error) {
 
 	var schemaSeen atomic.Bool
 	conf.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
-		if schemaSeen.Load() {
-			return nil
+		if !schemaSeen.Load() {
+			if err := checkSchema(ctx, conn); err != nil {
+				return err
+			}
+			schemaSeen.Store(true)
 		}
-		if err := checkSchema(ctx, conn); err != nil {
-			return err
-		}
-		schemaSeen.Store(true)
-		return nil
+		// Each database numbers the types of an extension by itself.
+		return pgvectorpgx.RegisterTypes(ctx, conn)
 	}
 	pool, err := pgxpool.NewWithConfig(ctx, conf)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/pgvector/pgvector-go"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db/internal/dbsqlc"
@@ -86,7 +87,7 @@ func recallParams(room agent.MemoryRoom, q RecallQuery) (dbsqlc.RecallMemoryPara
 		Tenant: room.Scope.Tenant, Keys: slices.Concat([]string{}, q.Keys), At: q.Now, MaxHits: int32(q.Limit),
 		Depth: depth, FirstDepth: 2 * depth, Sketched: maxSketched, MaxDistance: 1 - q.MinSimilarity,
 		OwnRooms: []string{}, SharedRooms: []string{}, Tokens: []int64{}, Owners: []int32{},
-		Embedding: []float32{}, Sketch: pgtype.Bits{Bytes: make([]byte, recall.SketchBits/8), Len: recall.SketchBits, Valid: true},
+		Sketch: pgtype.Bits{Bytes: make([]byte, recall.SketchBits/8), Len: recall.SketchBits, Valid: true},
 	}
 	for _, kind := range q.Kinds {
 		params.Kinds = append(params.Kinds, string(kind))
@@ -109,7 +110,8 @@ func recallParams(room agent.MemoryRoom, q RecallQuery) (dbsqlc.RecallMemoryPara
 		if err != nil {
 			return dbsqlc.RecallMemoryParams{}, err
 		}
-		params.Embedding, params.Sketch = unit, sketchOf(unit)
+		embedding := pgvector.NewHalfVector(unit)
+		params.Embedding, params.Sketch = &embedding, sketchOf(unit)
 		params.Embedder, params.Dimensions = q.Embedder.Name, int32(q.Embedder.Dimensions)
 	}
 	return params, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/pgvector/pgvector-go"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
@@ -329,26 +329,13 @@ var filters = regexp.MustCompile(`\b\w+\.(tenant = @tenant|room = ANY \(@\w+::te
 // order.
 func isoUnfiltered(t testing.TB) (query string, params []string) {
 	t.Helper()
-	text, err := os.ReadFile("query/memory_recall.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, query, _ = strings.Cut(string(text), "-- name: RecallMemory ")
-	_, query, _ = strings.Cut(query, "\n")
-	query, _, _ = strings.Cut(query, ";")
+	query = queryText(t, "memory_recall.sql", "RecallMemory")
 	// By key 1, by word 6, by vector 6, in shared scopes 5, and of what was found 2.
 	if n := len(filters.FindAllString(query, -1)); n != 20 {
 		t.Fatalf("%d filters", n)
 	}
 	query = filters.ReplaceAllString(query, "true")
-	query = strings.Replace(query, "sqlc.embed(r)", "r.tenant, r.room, r.id", 1)
-	query = regexp.MustCompile(`@\w+`).ReplaceAllStringFunc(query, func(param string) string {
-		if !slices.Contains(params, param[1:]) {
-			params = append(params, param[1:])
-		}
-		return fmt.Sprintf("$%d", 1+slices.Index(params, param[1:]))
-	})
-	return query, params
+	return numbered(strings.Replace(query, "r.*", "r.tenant, r.room, r.id", 1))
 }
 
 // rooms are all rooms of the world.
@@ -373,7 +360,7 @@ func (w isoWorld) recallUnfiltered(t testing.TB, d *db.DB, app *pgxpool.Pool, qu
 	values := map[string]any{
 		"rooms": w.rooms(),
 		"keys":  []string{"service", "service.name"}, "kinds": []string{"profile_preference"}, "at": written.Add(time.Hour), "max_hits": 5_000, "depth": 5_000,
-		"first_depth": 5_000, "tokens": tokens, "owners": []int32{0}, "embedding": unit, "sketch": pgtype.Bits{Bytes: recall.Sketch(unit), Len: recall.SketchBits, Valid: true},
+		"first_depth": 5_000, "tokens": tokens, "owners": []int32{0}, "embedding": pgvector.NewHalfVector(unit), "sketch": pgtype.Bits{Bytes: recall.Sketch(unit), Len: recall.SketchBits, Valid: true},
 		"embedder": isoEmbedder.Name, "dimensions": isoEmbedder.Dimensions, "sketched": 5_000, "max_distance": 1.0,
 	}
 	var args []any

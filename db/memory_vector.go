@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/pgvector/pgvector-go"
 
 	"github.com/fairlead/fairlead/db/internal/dbsqlc"
 	"github.com/fairlead/fairlead/internal/recall"
@@ -21,7 +22,7 @@ func memoryVectorStatement(q *dbsqlc.Queries, tenant string, m MemoryRecord, e M
 	}
 	insert := dbsqlc.InsertMemoryVectorParams{
 		Tenant: tenant, RecordID: m.ID, Version: int32(m.Version), Room: m.Scope.Room(m.Environment), Subject: m.Subject,
-		Shared: sharedScope(m.Scope.Kind), Embedding: unit, Embedder: e.Name, Dimensions: int32(e.Dimensions),
+		Shared: sharedScope(m.Scope.Kind), Embedding: pgvector.NewHalfVector(unit), Embedder: e.Name, Dimensions: int32(e.Dimensions),
 	}
 	if insert.Shared {
 		insert.Sketch = sketchOf(unit)

@@ -282,7 +282,7 @@ func TestPlanOfRecall(t *testing.T) {
 	note(t, d, room, ofUser(room), noted{id: "m-1", text: "blue", degrees: 0})
 	note(t, d, room, room.Scopes()[1], noted{id: "m-2", text: "blue", degrees: 0})
 	const args = "'{production/user/ann,production/agent_role/helper}', '{note}', 'acme', '{profile_preference}', now(), 8, '{1,2}', '{0,1}', 100, 50, " +
-		"'{1,0}', repeat('0', 1024)::bit(1024), 'plane', 2, '{production/user/ann}', 400, '{production/agent_role/helper}', 1"
+		"'[1,0]', repeat('0', 1024)::bit(1024), 'plane', 2, '{production/user/ann}', 400, '{production/agent_role/helper}', 1"
 	check := func(when string) {
 		t.Helper()
 		plan := explain(t, owner, "memory_recall.sql", "RecallMemory", args)

@@ -9,11 +9,12 @@ import (
 	"context"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	pgvector "github.com/pgvector/pgvector-go"
 )
 
 const insertMemoryVector = `-- name: InsertMemoryVector :exec
 INSERT INTO memory_vector (tenant, record_id, embedder_id, version, room, subject, dimensions, shared, sketch, embedding)
-SELECT $1, $2, e.id, $3, $4, $5, e.dimensions, $6, $7::bit(1024), ($8::real[])::halfvec
+SELECT $1, $2, e.id, $3, $4, $5, e.dimensions, $6, $7::bit(1024), $8::halfvec
 FROM memory_embedder e
 WHERE e.name = $9 AND e.dimensions = $10 AND e.status <> 'retired'
 ON CONFLICT (tenant, record_id, embedder_id) DO UPDATE SET version = excluded.version, sketch = excluded.sketch, embedding = excluded.embedding
@@ -27,7 +28,7 @@ type InsertMemoryVectorParams struct {
 	Subject    string
 	Shared     bool
 	Sketch     pgtype.Bits
-	Embedding  []float32
+	Embedding  pgvector.HalfVector
 	Embedder   string
 	Dimensions int32
 }

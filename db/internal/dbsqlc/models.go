@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
+	pgvector "github.com/pgvector/pgvector-go"
 )
 
 type AgentDefinition struct {
@@ -289,7 +290,7 @@ type MemoryVector struct {
 	Dimensions int32
 	Shared     bool
 	Sketch     pgtype.Bits
-	Embedding  interface{}
+	Embedding  pgvector.HalfVector
 }
 
 type MemoryWord struct {
