@@ -23,7 +23,9 @@ func (db *DB) GiveMemories(ctx context.Context, room agent.MemoryRoom, runID str
 		give.Subjects, give.Vias = append(give.Subjects, h.Record.Subject), append(give.Vias, h.Via)
 	}
 	var given int64
-	err := db.readRoom(ctx, room, exec(db.q.GiveMemories, give),
+	err := db.readRoom(ctx, room,
+		exec(db.q.LockGiving, dbsqlc.LockGivingParams{Tenant: room.Scope.Tenant, RunID: runID}),
+		exec(db.q.GiveMemories, give),
 		one(db.q.CountGivenMemories, dbsqlc.CountGivenMemoriesParams{Tenant: room.Scope.Tenant, RunID: runID, UserID: room.Scope.User}, &given))
 	if err != nil {
 		return 0, fmt.Errorf("give memories: %w", err)

@@ -1,3 +1,7 @@
+-- name: LockGiving :exec
+-- Two tries to give a run its memories happen one after the other.
+SELECT pg_advisory_xact_lock(hashtextextended('fairlead.giving:' || @tenant::text || ':' || @run_id::text, 0));
+
 -- name: GiveMemories :exec
 -- Records what a run was given, unless it was given something before.
 INSERT INTO memory_influence (tenant, run_id, record_id, version, subject, user_id, rank, via)
@@ -5,8 +9,7 @@ SELECT r.tenant, r.id, (@records::text[])[i], (@versions::integer[])[i], (@subje
 FROM run r
 CROSS JOIN generate_subscripts(@records::text[], 1) AS i
 WHERE r.tenant = @tenant AND r.id = @run_id AND r.user_id = @user_id AND r.environment = @environment
-  AND NOT EXISTS (SELECT FROM memory_influence g WHERE g.tenant = @tenant AND g.run_id = @run_id)
-ON CONFLICT (tenant, run_id, record_id) DO NOTHING;
+  AND NOT EXISTS (SELECT FROM memory_influence g WHERE g.tenant = @tenant AND g.run_id = @run_id);
 
 -- name: CountGivenMemories :one
 SELECT count(*) FROM memory_influence i

@@ -35,7 +35,6 @@ FROM run r
 CROSS JOIN generate_subscripts($1::text[], 1) AS i
 WHERE r.tenant = $5 AND r.id = $6 AND r.user_id = $7 AND r.environment = $8
   AND NOT EXISTS (SELECT FROM memory_influence g WHERE g.tenant = $5 AND g.run_id = $6)
-ON CONFLICT (tenant, run_id, record_id) DO NOTHING
 `
 
 type GiveMemoriesParams struct {
@@ -151,4 +150,19 @@ func (q *Queries) GivenMemories(ctx context.Context, db DBTX, arg GivenMemoriesP
 		return nil, err
 	}
 	return items, nil
+}
+
+const lockGiving = `-- name: LockGiving :exec
+SELECT pg_advisory_xact_lock(hashtextextended('fairlead.giving:' || $1::text || ':' || $2::text, 0))
+`
+
+type LockGivingParams struct {
+	Tenant string
+	RunID  string
+}
+
+// Two tries to give a run its memories happen one after the other.
+func (q *Queries) LockGiving(ctx context.Context, db DBTX, arg LockGivingParams) error {
+	_, err := db.Exec(ctx, lockGiving, arg.Tenant, arg.RunID)
+	return err
 }
