@@ -31,6 +31,9 @@ const detailEnvironment = "environment"
 // worker began the same run.
 const maxBeginTries = 3
 
+// errErasedUser refuses a run of a user of whom nothing may be kept any more.
+var errErasedUser = refuse(agent.ErrorUserErased, "the user was erased, or is being erased: nothing that the user says can be kept any more")
+
 // BeginRun opens a run, or returns how it was opened before. Requests that
 // cannot become a run fail with one of the error types of package agent, and
 // nothing is stored.
@@ -43,6 +46,9 @@ func (r *Runs) BeginRun(ctx context.Context, in agent.BeginRunInput) (out agent.
 	out, err = r.begin(ctx, in)
 	for try := 1; errors.Is(err, db.ErrConflict) && try < maxBeginTries; try++ {
 		out, err = r.begin(ctx, in)
+	}
+	if errors.Is(err, db.ErrKeysDestroyed) {
+		err = errErasedUser
 	}
 	return out, r.fault(ctx, agent.ActivityBeginRun, ref, err)
 }
@@ -99,6 +105,10 @@ func (r *Runs) begin(ctx context.Context, in agent.BeginRunInput) (agent.BeginRu
 		}
 		if planErr != nil {
 			return planErr
+		}
+		if state.Erased {
+			// An erasure waits for the runs that are open: no new one holds it up.
+			return errErasedUser
 		}
 		if err := checkConversation(req, state); err != nil {
 			return err

@@ -313,3 +313,47 @@ func TestQueuedRunIsSuperseded(t *testing.T) {
 		t.Fatalf("got %+v", out)
 	}
 }
+
+// TestERASE2NoRunOfTheErased: from the request on no new run of a user is begun,
+// and one that was open goes on.
+func TestERASE2NoRunOfTheErased(t *testing.T) {
+	t.Parallel()
+	b := setup(t, options{})
+	open := b.start()
+	erase := func() agent.ErasureStep {
+		step, err := b.db.EraseSubject(b.ctx, agent.EraseInput{ID: "e1", Tenant: open.req.Tenant, User: open.req.User, By: "ann"}, 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return step
+	}
+	if step := erase(); step.Done || step.Blocked == "" {
+		t.Fatalf("the erasure does not wait for the open run: %+v", step)
+	}
+	count := func() int64 { return b.rows("run") + b.rows("conversation") + b.rows("message") }
+	refused := func() {
+		t.Helper()
+		before := count()
+		_, err := b.tryBegin(request())
+		refusedAs(t, err, agent.ErrorUserErased)
+		if n := count(); n != before {
+			t.Errorf("%d rows, want %d", n, before)
+		}
+	}
+	refused()
+	if again := b.begin(open.req); again.Generation != 1 {
+		t.Errorf("the open run is not found again: %+v", again)
+	}
+	b.finish(open, agent.ReasonCanceled, 1, "")
+	done := false
+	for range 20 {
+		done = done || erase().Done
+	}
+	if !done {
+		t.Fatal("the erasure does not end")
+	}
+	refused()
+	other := request()
+	other.User = "somebody-else"
+	b.begin(other)
+}

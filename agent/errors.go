@@ -14,7 +14,19 @@ const (
 	ErrorConversationConflict = "ConversationConflict"
 	// ErrorRunConflict: the run ID exists with another request.
 	ErrorRunConflict = "RunConflict"
+	// ErrorUserErased: the user was erased, or is being erased, so nothing that
+	// the user says could be kept.
+	ErrorUserErased = "UserErased"
 )
+
+// IsRefusal reports whether an error type says that a request cannot become a run.
+func IsRefusal(errorType string) bool {
+	switch errorType {
+	case ErrorInvalidRequest, ErrorUnknownAgent, ErrorConversationConflict, ErrorRunConflict, ErrorUserErased:
+		return true
+	}
+	return false
+}
 
 // Types of application errors of the workflows about memory, beside
 // ErrorInvalidRequest.

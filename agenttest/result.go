@@ -125,7 +125,7 @@ func (r *run) result() *Result {
 		err = r.env.GetWorkflowResult(&result.RunResult)
 	case errors.As(err, &canceled):
 		err = canceled.Details(&result.RunResult)
-	case errors.As(err, &refused) && isRefusal(refused.Type()):
+	case errors.As(err, &refused) && agent.IsRefusal(refused.Type()):
 		result.Err, err = refused, nil
 	}
 	r.journal.add(result.Elapsed, "the run ends: %s", ending(result))
@@ -140,10 +140,6 @@ func (r *run) result() *Result {
 		r.stored(result)
 	}
 	return result
-}
-
-func isRefusal(errorType string) bool {
-	return slices.Contains([]string{agent.ErrorInvalidRequest, agent.ErrorUnknownAgent, agent.ErrorConversationConflict, agent.ErrorRunConflict}, errorType)
 }
 
 func ending(r *Result) string {

@@ -99,6 +99,8 @@ type BeginState struct {
 	// Outsider says that the user is no participant of the query's group or
 	// project, or not any more.
 	Outsider bool
+	// Erased says that the user was erased, or is being erased.
+	Erased bool
 	// Session is what holds in the conversation.
 	Session SessionState
 	// Limits are the tenant's own; nil fields are left to the configuration.
@@ -120,6 +122,7 @@ func (tx *Tx) LoadBegin(ctx context.Context, query BeginQuery) (BeginState, erro
 		used   []dbsqlc.GetDailyUsageRow
 
 		partakes = true
+		erased   bool
 		session  sessionRows
 	)
 	tx.touch()
@@ -136,6 +139,7 @@ func (tx *Tx) LoadBegin(ctx context.Context, query BeginQuery) (BeginState, erro
 		one(tx.q.GetTenantLimit, tenant, &limits),
 		one(tx.q.GetDailyUsage, dbsqlc.GetDailyUsageParams{Tenant: tenant, Day: query.Day, UserID: tx.scope.User}, &used),
 		session.facts(tx.q, tx.scope, conversation, ""), session.prohibitions(tx.q, tx.scope, conversation, ""),
+		one(tx.q.IsErased, dbsqlc.IsErasedParams{Tenant: tenant, UserID: tx.scope.User}, &erased),
 	)
 	if err != nil {
 		return BeginState{}, fmt.Errorf("load conversation: %w", err)
@@ -146,6 +150,7 @@ func (tx *Tx) LoadBegin(ctx context.Context, query BeginQuery) (BeginState, erro
 			Version: conv.Version, Generation: conv.Generation, LastSeq: conv.LastSeq, Branch: int(conv.Branch),
 		},
 		Outsider: !partakes,
+		Erased:   erased,
 		Limits:   toLimits(limits),
 		Used:     toDailyUsage(used),
 	}

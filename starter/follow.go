@@ -278,8 +278,7 @@ func refused(err error) error {
 	)
 	switch {
 	case errors.As(err, &application):
-		switch application.Type() {
-		case agent.ErrorInvalidRequest, agent.ErrorUnknownAgent, agent.ErrorConversationConflict, agent.ErrorRunConflict:
+		if agent.IsRefusal(application.Type()) {
 			return &exit{exitUsage, application.Message()}
 		}
 		return &exit{exitRunFailed, "the workflow failed: " + application.Message()}

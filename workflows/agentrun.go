@@ -215,11 +215,8 @@ func (r *run) awaitBegin(ctx, work workflow.Context) (out agent.BeginRunOutput, 
 // a run, or nil for any other error.
 func refusal(err error) error {
 	var application *temporal.ApplicationError
-	if errors.As(err, &application) {
-		switch application.Type() {
-		case agent.ErrorInvalidRequest, agent.ErrorUnknownAgent, agent.ErrorConversationConflict, agent.ErrorRunConflict:
-			return application
-		}
+	if errors.As(err, &application) && agent.IsRefusal(application.Type()) {
+		return application
 	}
 	return nil
 }

@@ -9,6 +9,10 @@ FROM conversation
 WHERE tenant = @tenant AND id = @id
 FOR NO KEY UPDATE;
 
+-- name: IsErased :one
+-- Says whether somebody has asked to have a user erased.
+SELECT EXISTS (SELECT FROM memory_erasure e WHERE e.tenant = @tenant AND e.user_id = @user_id AND e.kind = 'subject');
+
 -- name: TakesPart :one
 -- Says whether a user is a participant of a group and a project; an empty one
 -- has everybody in it.

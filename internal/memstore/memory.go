@@ -119,12 +119,20 @@ func (s *Store) inRoom(ctx context.Context, room agent.MemoryRoom, scope agent.M
 	})
 }
 
-func (d *data) admit(room agent.MemoryRoom, scope agent.MemoryScope) error {
-	tenant, user := room.Scope.Tenant, room.Scope.User
+// erased reports whether somebody has asked to have a user erased.
+func (d *data) erased(tenant, user string) bool {
 	for at, e := range d.erasures.rows {
 		if at.tenant == tenant && e.kind == eraseSubject && e.receipt.Subject == user {
-			return &db.Error{Kind: db.ErrErased}
+			return true
 		}
+	}
+	return false
+}
+
+func (d *data) admit(room agent.MemoryRoom, scope agent.MemoryScope) error {
+	tenant, user := room.Scope.Tenant, room.Scope.User
+	if d.erased(tenant, user) {
+		return &db.Error{Kind: db.ErrErased}
 	}
 	conv, known := d.conversations.get(namedKey{tenant, room.Conversation})
 	switch {

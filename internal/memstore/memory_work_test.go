@@ -91,6 +91,13 @@ var memoryWorkCases = map[string]func(*subject){
 		s.failed(err, db.ErrErased, "")
 		_, err = s.memory.ProposeMemory(ctx, candidate("c1"))
 		s.failed(err, db.ErrErased, "")
+		for _, user := range []agent.Scope{ada, bob} {
+			s.do(user, func(tx activities.Tx) error {
+				state, err := tx.LoadBegin(ctx, db.BeginQuery{Conversation: "talk of " + user.User, RunID: "r2", Day: today})
+				s.want("erased", []any{user.User, state.Erased, err}, []any{user.User, user == ada, nil})
+				return nil
+			})
+		}
 		id := s.answer(r)
 		state := s.closeRun(r, id, 1)
 		s.do(ada, func(tx activities.Tx) error {

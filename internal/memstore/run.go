@@ -28,6 +28,7 @@ func (tx *tx) LoadBegin(ctx context.Context, q db.BeginQuery) (state db.BeginSta
 		}
 		limits, _ := d.limits.get(tenant)
 		state = db.BeginState{Conversation: conv, Limits: cloneLimits(limits), Used: d.used(tenant, tx.scope.User, q.Day)}
+		state.Erased = d.erased(tenant, tx.scope.User)
 		state.Outsider = !d.takesPart(tenant, tx.scope.User, q.Group, q.Project)
 		if run, ok := d.run(tenant, q.RunID); ok {
 			state.Run = &run

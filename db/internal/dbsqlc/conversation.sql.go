@@ -214,6 +214,23 @@ func (q *Queries) InsertNextMessage(ctx context.Context, db DBTX, arg InsertNext
 	return seq, err
 }
 
+const isErased = `-- name: IsErased :one
+SELECT EXISTS (SELECT FROM memory_erasure e WHERE e.tenant = $1 AND e.user_id = $2 AND e.kind = 'subject')
+`
+
+type IsErasedParams struct {
+	Tenant string
+	UserID string
+}
+
+// Says whether somebody has asked to have a user erased.
+func (q *Queries) IsErased(ctx context.Context, db DBTX, arg IsErasedParams) (bool, error) {
+	row := db.QueryRow(ctx, isErased, arg.Tenant, arg.UserID)
+	var exists bool
+	err := row.Scan(&exists)
+	return exists, err
+}
+
 const lockConversation = `-- name: LockConversation :one
 SELECT user_id, environment, group_id, project_id, version, generation, last_seq, branch
 FROM conversation
