@@ -6,6 +6,7 @@ import (
 	"unicode"
 
 	"github.com/fairlead/fairlead/agent"
+	"github.com/fairlead/fairlead/memorypolicy/detect"
 )
 
 // doubts asks the user where the quote may mean something else than the value.
@@ -13,6 +14,9 @@ func (e *evaluation) doubts(p place) {
 	book := e.p.phrases
 	if book.doubt.in(p.folded) {
 		e.demand(Confirm, "grounded.doubt", "the quote may be a condition, a question or an example: the user is asked")
+	}
+	if e.k.free() && detect.MayOpen(p.sentence) {
+		e.demand(Review, "grounded.way_in", "the quote speaks of getting in somewhere: a reviewer looks whether it says how")
 	}
 	if !e.k.personal {
 		return

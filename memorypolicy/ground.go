@@ -22,8 +22,11 @@ func (e *evaluation) grounded() bool {
 	}
 	for _, p := range e.places {
 		for _, l := range e.value {
-			if !e.supported(l, p) {
+			switch e.support(l, p) {
+			case denied:
 				return e.refuse("grounded."+l.name, "the quote does not support field %s of key %s", l.name, e.k.name)
+			case open:
+				e.demand(Confirm, "grounded.unsaid", "the quote has no word for field %s of key %s, and none against it: the user is asked", l.name, e.k.name)
 			}
 		}
 		if asked(p) && (!e.p.phrases.polite.in(p.folded) || e.p.phrases.doubt.in(p.folded)) {
@@ -45,22 +48,40 @@ func asked(p place) bool {
 	return strings.HasSuffix(end, "?") || strings.HasSuffix(end, "？") || strings.HasSuffix(end, "吗") || strings.HasSuffix(end, "吗。")
 }
 
-func (e *evaluation) supported(l leaf, p place) bool {
+// support is what a quote says for a field.
+type support int
+
+const (
+	// denied: nothing, or something else.
+	denied support = iota
+	// open: no word for this field, which is what the policy takes for its value.
+	open
+	supported
+)
+
+func supports(ok bool) support {
+	if ok {
+		return supported
+	}
+	return denied
+}
+
+func (e *evaluation) support(l leaf, p place) support {
 	quote := p.folded[p.quote.from:p.quote.to]
 	switch {
 	case l.choices != nil:
 		return e.chosen(l, p)
 	case l.integer:
-		return slices.ContainsFunc(tokens(quote), func(t token) bool { return t.text == l.text })
+		return supports(slices.ContainsFunc(tokens(quote), func(t token) bool { return t.text == l.text }))
 	default:
-		return told(l.text, quote)
+		return supports(told(l.text, quote))
 	}
 }
 
-// chosen reports whether the quote has a word for the value of an enum that is
-// not turned round. A longer word hides those inside it: "不喜欢" is not "喜欢". If
-// it has one for another value as well the user is asked.
-func (e *evaluation) chosen(l leaf, p place) bool {
+// chosen looks for a word for the value of an enum that is not turned round. A
+// longer word hides those inside it: "不喜欢" is not "喜欢". If there is one for
+// another value as well the user is asked.
+func (e *evaluation) chosen(l leaf, p place) support {
 	type hit struct {
 		span
 		value string
@@ -73,11 +94,15 @@ func (e *evaluation) chosen(l leaf, p place) bool {
 	}
 	// "I would like", "look into" and "tastes like" tell of no preference.
 	wishes := e.p.phrases.wishes.find(p.folded)
-	found, other := false, false
+	found, other, turned := false, false, false
 	for _, h := range hits {
 		hidden := slices.ContainsFunc(hits, func(o hit) bool { return o.span != h.span && h.within(o.span) }) || slices.ContainsFunc(wishes, h.within)
 		// A retraction names what it takes back, with a negation before it.
-		if hidden || !h.within(p.quote) || !e.c.Retracts && e.p.phrases.negates(p.folded, h.from) {
+		if hidden || !h.within(p.quote) {
+			continue
+		}
+		if !e.c.Retracts && e.p.phrases.negates(p.folded, h.from) {
+			turned = true
 			continue
 		}
 		found = found || h.value == l.text
@@ -86,7 +111,13 @@ func (e *evaluation) chosen(l leaf, p place) bool {
 	if found && other {
 		e.demand(Confirm, "grounded.ambiguous", "the quote has words for another value of field %s too: the user is asked", l.name)
 	}
-	return found
+	switch {
+	case found:
+		return supported
+	case !other && !turned && slices.ContainsFunc(l.choices, func(ch choice) bool { return ch.otherwise && ch.value == l.text }):
+		return open
+	}
+	return denied
 }
 
 // Reach of a negation before a word, in its clause.

@@ -82,6 +82,7 @@ type keyDoc struct {
 	Schema      map[string]any                 `yaml:"schema"`
 	Identity    []string                       `yaml:"identity"`
 	Words       map[string]map[string][]string `yaml:"words"`
+	Otherwise   map[string]string              `yaml:"otherwise"`
 	Speaks      []string                       `yaml:"speaks"`
 	Standing    string                         `yaml:"standing"`
 	Personal    bool                           `yaml:"personal"`

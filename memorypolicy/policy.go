@@ -112,6 +112,8 @@ type field struct {
 type choice struct {
 	value string
 	words phrases
+	// otherwise says that it is meant if no word for any value is said.
+	otherwise bool
 }
 
 func (f field) free() bool { return !f.integer && f.choices == nil }

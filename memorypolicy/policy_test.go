@@ -225,6 +225,7 @@ func TestPOL1ParseRefuses(t *testing.T) {
 		{"nested value", "{type: string, enum: [red, green]}", "{type: object, properties: {a: {type: object}}}", "keys.preference.colour.schema.properties.a.type must be string or integer"},
 		{"integer without bounds", "{type: string, enum: [red, green]}", "{type: integer}", "must have minimum and maximum"},
 		{"enum without words", "red: [red], ", "", "keys.preference.colour.words.value.red is missing"},
+		{"otherwise nothing", "    purpose:", "    otherwise: {value: blue}\n    purpose:", "keys.preference.colour.otherwise.value is no value of an enum"},
 		{"words for nothing", "red: [red], ", "red: [red], blue: [blue], ", "keys.preference.colour.words.value.blue is no value of the enum"},
 		{"words of no field", "words: {value:", "words: {shade: {}, value:", "keys.preference.colour.words.shade is no field"},
 		{"identity of no field", "    purpose:", "    identity: [item]\n    purpose:", "keys.preference.colour.identity[0] must be a required field"},

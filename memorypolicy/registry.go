@@ -104,6 +104,11 @@ func (c *compiler) schema(place string, k *key, d keyDoc) {
 			c.fault(place+".words."+name, "is no field with an enum")
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(d.Otherwise)) {
+		if !k.otherwise(name, d.Otherwise[name]) {
+			c.fault(place+".otherwise."+name, "is no value of an enum of the schema")
+		}
+	}
 	required, _ := d.Schema["required"].([]any)
 	for i, name := range d.Identity {
 		if !k.object || k.index(name) < 0 || !slices.Contains(required, any(name)) || slices.Index(d.Identity, name) != i {
@@ -115,6 +120,20 @@ func (c *compiler) schema(place string, k *key, d keyDoc) {
 
 func (k *key) index(name string) int {
 	return slices.IndexFunc(k.fields, func(f field) bool { return f.name == name })
+}
+
+// otherwise marks the value of an enum that is meant if nothing is said; false if
+// there is none.
+func (k *key) otherwise(name, value string) bool {
+	i := k.index(name)
+	if i < 0 {
+		return false
+	}
+	n := slices.IndexFunc(k.fields[i].choices, func(ch choice) bool { return ch.value == value })
+	if n >= 0 {
+		k.fields[i].choices[n].otherwise = true
+	}
+	return n >= 0
 }
 
 // field compiles the schema of one field, and the words of its enum.
@@ -180,7 +199,7 @@ func (c *compiler) choices(place string, k *key, f *field, values []any, words m
 			c.fault(place, "is about an enum of texts without invisible characters only")
 			return
 		}
-		f.choices = append(f.choices, choice{value, c.list(place+"."+value, words[value])})
+		f.choices = append(f.choices, choice{value: value, words: c.list(place+"."+value, words[value])})
 		if len(words[value]) == 0 && k.spec().FromModel {
 			c.fault(place+"."+value, "is missing: list the words that users say for it, or a model's claim could not be checked")
 		}

@@ -57,7 +57,7 @@ func (e *evaluation) parse() bool {
 		// The reader's errors hold no piece of the text.
 		return e.refuse("value.json", "the value is refused: %v", err)
 	}
-	e.raw = collect(parsed)
+	e.raw = collect(e.k.unchosen(parsed))
 	e.normal = normalize(parsed)
 	return true
 }
@@ -117,6 +117,22 @@ func (k *key) leaves(normal any) []leaf {
 		}
 	}
 	return list
+}
+
+// unchosen returns v without what its schema lets choose from. That holds nothing,
+// and beside another field it reads like something: "password reset page: done".
+func (k *key) unchosen(v any) any {
+	fields, ok := v.(map[string]any)
+	if !ok {
+		return v
+	}
+	left := maps.Clone(fields)
+	for _, f := range k.fields {
+		if slices.ContainsFunc(f.choices, func(ch choice) bool { return left[f.name] == ch.value }) {
+			delete(left, f.name)
+		}
+	}
+	return left
 }
 
 // free reports whether a value can have a free text.

@@ -12,6 +12,7 @@ var credentials = rule{"credentials", func(t *text, add func(Category, string)) 
 	for _, form := range t.flat {
 		inProse(form, t.han, add)
 		inSyntax(form, add)
+		ways(form, add)
 	}
 	// White space inside of a token hides it, and means nothing there.
 	if prefixes.MatchString(t.compact) {
@@ -23,6 +24,9 @@ var credentials = rule{"credentials", func(t *text, add func(Category, string)) 
 }}
 
 func inProse(form string, han bool, add func(Category, string)) {
+	if han {
+		form = aboutZH.ReplaceAllString(form, "·")
+	}
 	after := func(re *regexp.Regexp, id string, plainToo bool) {
 		for _, m := range starts(re, form) {
 			if password(form[m:], plainToo) {
@@ -39,7 +43,13 @@ func inProse(form string, han bool, add func(Category, string)) {
 		after(bareZH, "secret/password-bare", false)
 	}
 	after(account, "secret/account", true)
-	after(pair, "secret/account", false)
+	for _, m := range starts(pair, form) {
+		// "auth-gateway: https://" is no user.
+		if !strings.HasPrefix(form[m:], "//") && password(form[m:], false) {
+			add(Secret, "secret/account")
+			break
+		}
+	}
 	for _, m := range slices.Concat(reversed.FindAllStringSubmatch(form, -1), command.FindAllStringSubmatch(form, -1)) {
 		if password(strings.Join(m[1:], ""), false) {
 			add(Secret, "secret/password-reversed")

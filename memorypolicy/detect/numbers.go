@@ -31,6 +31,11 @@ var numbers = rule{"numbers", func(t *text, add func(Category, string)) {
 
 var numbered = []pattern{
 	{
+		id: "phone/spoken", category: PhoneNumber,
+		match: regexp.MustCompile(`(?i)\b(?:(?:oh|zero|one|two|three|four|five|six|seven|eight|nine|double|triple)[ ,-]+){5,}` +
+			`(?:oh|zero|one|two|three|four|five|six|seven|eight|nine)\b`),
+	},
+	{
 		id: "card/phrase", category: PaymentCard,
 		match: regexp.MustCompile(`(?i)(?:\b(?:credit|debit|bank|payment|visa|master) ?card|\bcard (?:number|no\.?)|\bpan\b|卡号|信用卡|` +
 			`银行卡|储蓄卡)[^.!?;。！？；\n\d]{0,24}\d(?:[ -]?\d){7,}`),

@@ -31,7 +31,8 @@ var personal = []pattern{
 			`got|with) (?:the flu|a fever|a cold|pneumonia|bronchitis)|(?:i'm|i am|he is|she is|he's|she's) (?:sick|ill)|chronic (?:pain|`+
 			`illness|disease|fatigue|condition)|medical (?:record|history|condition|leave|exam)s?|`+
 			`sick leave|disab(?:led|ility) (?:benefits?|pension|status|since)|(?:my|his|her|a) disability|wheelchair|hearing aids?|dialysis|`+
-			`kidney (?:disease|failure|stones?)|`+
+			`kidney (?:disease|failure|stones?)|biops(?:y|ies)|stage (?:one|two|three|four|i{1,3}|iv|[1-4]) (?:cancer|disease)|on (?:lithium|insulin|beta blockers|ssris?|steroids|morphine|methadone)|(?:my|in|to|after|couples|group|speech|cognitive) therapy|`+
+			`sober (?:for|since)|aa meetings?|`+
 			`hospitali[sz]ed|terminally ill|ill with|suffer(?:s|ing)? from|insomnia|(?:cardi|onc|neur|gynaec|gynec|ur|rheumat|endocrin|`+
 			`dermat|haemat|hemat|nephr)ologists?|physiotherap(?:y|ist)|therapy sessions?`) + `|\bAIDS\b`),
 		except: regexp.MustCompile(`(?i)seizures? of|allerg(?:y|ic) to (?:meetings|yaml|jira|email|slack|java|surprises)|(?:suffer(?:s|` +
@@ -46,7 +47,7 @@ var personal = []pattern{
 			`过敏|怀孕|孕期|孕妇|预产期|流产|堕胎|试管婴儿|不孕|月经|更年期|确诊|诊断(?:出|为|是|书|结果)|被诊断|病历|病史|病情|病假|` +
 			`吃药|服药|用药|药量|处方|抗生素|止痛药|安眠药|抗抑郁|降压药|手术|感冒|发烧|发高烧|骨折|肺炎|生病|住院|复诊|(?:心内|肿瘤|妇|泌尿|` +
 			`神经内|内分泌|皮肤)科|体检报告|残疾|自闭症|` +
-			`多动症|失眠|阿尔茨海默|老年痴呆|帕金森|偏头痛|慢性病|戒毒|酗酒|酒精依赖`),
+			`戒酒|互助会|活检|穿刺|药物治疗|服用|多动症|失眠|阿尔茨海默|老年痴呆|帕金森|偏头痛|慢性病|戒毒|酗酒|酒精依赖`),
 		except: regexp.MustCompile(`诊断(?:出|为|是|结果)?(?:故障|问题|日志|接口|服务|告警|网络)|故障诊断\p{Han}?`),
 	},
 	{
@@ -63,8 +64,9 @@ var personal = []pattern{
 			`bankrupt(?:cy)?|foreclosure|insolven(?:t|cy)|tax returns?|taxable income|(?:my|his|her) tax(?:es)?|401\(?k\)?|pension|` +
 			`inheritance|inherited|alimony|child support|` +
 			`(?:my|his|her|our) (?:investments?|portfolio|stocks?|shares|brokerage|crypto|bitcoin)|stock options|severance pay|` +
-			`unemployment benefits|food stamps|payday`)),
-		except: regexp.MustCompile(`(?i)(?:tech(?:nical)?|code|design|test|security|documentation)[- ]debts?|(?:salary|payroll|pension|` +
+			`unemployment benefits|food stamps|payday|(?:my|his|her|their) (?:total )?(?:comp(?:ensation)?|package|bonus|base(?: pay)?) (?:is|was|of)|` +
+			`\d{2,3}k? base\b[^.!?\n]{0,24}bonus`)),
+		except: regexp.MustCompile(`(?i)(?:tech(?:nical)?|code|design|test|security|documentation)[- ]debts?|\b(?:our|my|the) debts?\b[^.!?\n]{0,40}\b(?:module|code ?base|code|repo|repository|service|legacy|refactor\w*|tests?)\b|(?:salary|payroll|pension|` +
 			`loans?|mortgages?|credit)[- _](?:service|api|module|team|page|table|database|db|repo(?:sitory)?|report|app|queue|job|pipeline|` +
 			`cluster|dashboard|project)s?\b`),
 	},
@@ -74,8 +76,8 @@ var personal = []pattern{
 			`欠债|欠款|欠(?:银行|别人|了)|债务|房贷|车贷|贷款|还贷|按揭|网贷|借钱|` +
 			`账户余额|银行余额|卡里(?:还)?有|存款|积蓄|银行账户|银行账号|银行卡|信用卡(?:额度|账单|欠)|信用分|征信|破产|个人所得税|个税|` +
 			`公积金|社保(?:基数|缴)|养老金|退休金|遗产|赡养费|抚养费|` +
-			`(?:我的?|他的?|她的?|家庭|个人|净)资产|炒股|股票(?:亏|赚|账户|持仓)|基金持仓|理财产品|赌债|亏了\d|赚了?\d`),
-		except: regexp.MustCompile(`技术(?:债务|负债|债)|(?:工资|薪资|薪酬|贷款|公积金|征信)(?:服务|系统|模块|接口|团队|项目|报表|数据库|` +
+			`花呗|借呗|白条|没还清|还欠着|(?:我的?|他的?|她的?|家庭|个人|净)资产|炒股|股票(?:亏|赚|账户|持仓)|基金持仓|理财产品|赌债|亏了\d|赚了?\d`),
+		except: regexp.MustCompile(`工资卡|技术(?:债务|负债|债)|(?:工资|薪资|薪酬|贷款|公积金|征信)(?:服务|系统|模块|接口|团队|项目|报表|数据库|` +
 			`页面|集群|组)`),
 	},
 }

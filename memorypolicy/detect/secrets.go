@@ -35,6 +35,8 @@ var (
 	saidZH = regexp.MustCompile(`(?i)(?:` + nounZH + `)[^，。,.;；!！?？\n:：=]{0,12}?(?:就是|还是|用的是|就用|用了?|是|叫做?|改成了?|` +
 		`改为了?|设成了?|设为了?|设置成了?|设置为了?|换成了?|为|等于|[:：=＝]|->|→)\s*`)
 	bareZH = regexp.MustCompile(`(?i)(?:` + nounZH + `)\s*[,，(（]?\s*`)
+	// aboutZH is what has to do with passwords and is none: "密码重置的工单".
+	aboutZH = regexp.MustCompile(`(?i)(?:密码|口令|密钥|password)\s?(?:重置|找回|轮换|修改|管理|校验|强度|策略)的?(?:工单|需求|页面|功能|流程|问题|任务|文档|链接|策略|模块|服务)`)
 	// account: "user bob, pass hunter2", "login: admin/admin123".
 	account = regexp.MustCompile(`(?i)(?:\b(?:user(?:[ -]?name)?|login|log-?in|account|acct|uid|email)|登录名|登陆名|账号|帐号|账户|` +
 		`用户名?)\s*(?:is|[:=：]|是|为)?\s*[^\s,，;；/]{2,40}\s*(?:[,，;；/和及]|\band\b|\bwith\b)?\s*(?:\b(?:pass(?:word|wd)?|pwd|pw|` +
@@ -58,7 +60,7 @@ var (
 		`login)[ -]codes?)|` +
 		`(?:验证码|校验码|动态码|取款码|支付密码|锁屏密码|门禁|安全码|PIN\s?码?|备用码))` +
 		`[^.!?;\n\d]{0,24}?(?:\d(?:[ -]?\d){3,7})(?:$|[^\d%A-Za-z-]|[-][^\d])`)
-	pinUnits = regexp.MustCompile(`(?i)\d+\s*(?:digits?|characters?|chars|days?|hours?|minutes?|seconds?|位|个|天|小时|分钟|秒)`)
+	pinUnits = regexp.MustCompile(`(?i)\d+\s*(?:digits?|characters?|chars|days?|hours?|minutes?|seconds?|位|个|天|小时|分钟|秒|年|月|日|次|条)`)
 
 	// mnemonic: a recovery phrase of words.
 	mnemonic = regexp.MustCompile(`(?i)(?:\b(?:seed|recovery|mnemonic|wallet|backup|secret)(?: recovery)?[ -](?:phrase|words?)|助记词|` +
@@ -138,6 +140,9 @@ func set(s string) map[string]bool {
 	return m
 }
 
+// nounFirst is what begins with what a password is called.
+var nounFirst = regexp.MustCompile(`(?i)^(?:密码|口令|密钥|密匙|助记词)\p{Han}`)
+
 const opening = "\"'“”‘’「」『』《》`([{<*_ \t"
 
 // value splits off the word at the beginning of s, without quotes around it, and
@@ -178,6 +183,9 @@ func password(s string, plainToo bool) bool {
 		return false
 	case benign[lower] || benignName.MatchString(word):
 		return plainToo && passphrase(word, rest)
+	case nounFirst.MatchString(word):
+		// "密钥: 密钥都放在".
+		return false
 	case hanStart(word):
 		// "小写的 feiji2024".
 		first, _, _ := strings.Cut(rest, " ")

@@ -55,15 +55,16 @@ var authority = []pattern{
 			`safety |security |policy |code |human |two[- ]person )*` +
 			`(?:confirmations?|approvals?|approval step|reviews?|reviewers?|checks?|checklist|verifications?|validations?|safeguards?|` +
 			`guard ?rails?|polic(?:y|ies)|permissions?|restrictions?|authori[sz]ations?|audit(?:s|ing| log)?|safety|security|two[- ]factor|` +
-			`2fa|mfa|logins?|authentication|4[- ]eyes|rate limits?|moderation|filters?)|` +
+			`prompts?|are[- ]you[- ]sure (?:prompts?|dialogs?|questions?)|2fa|mfa|logins?|authentication|4[- ]eyes|rate limits?|moderation|filters?)|` +
 			`auto[- ]?(?:matically )?(?:approve[ds]?|confirm(?:s|ed)?|accept(?:s|ed)?|grant(?:s|ed)?|authori[sz]e[ds]?)|` +
 			`pre[- ]?(?:approve[ds]?|authori[sz]ed?|confirmed)|` +
 			`always (?:approve|confirm|accept|allow|grant|authori[sz]e|trust|say yes|proceed|permit)|(?:just|simply) (?:approve|proceed|` +
 			`go ahead|do it)|` +
 			`(?:treat|consider|count|regard|take|see) (?:[\w']+ ){1,8}?(?:as )?(?:approv(?:ed|al)|confirmed|confirmation|authori[sz]ed|` +
 			`pre-?approved|permission|consent|trusted|signed off)|` +
+			`(?:counts?|is counted|are counted|is taken|are taken) as (?:already )?(?:approved|reviewed|signed[- ]off|confirmed|authori[sz]ed)|` +
 			`(?:standing|blanket|permanent|unlimited|full|general|unconditional|carte blanche) (?:approval|permission|authori[sz]ation|` +
-			`authority|consent|access)|carte blanche|free rein|` +
+			`authority|consent|access|sign[- ]?off|clearance|ok)|carte blanche|free rein|` +
 			`(?:all|any|every|future|my|these) (?:[\w'-]+ ){0,5}?(?:is|are|were|will be|has been|have been) (?:already |always |hereby |` +
 			`automatically |permanently )*(?:approved|authori[sz]ed|permitted|pre-?approved|granted)`)),
 		except: regexp.MustCompile(`(?i)\b(?:never|don'?t|do not|must not|mustn'?t|should not|shouldn'?t|not|cannot|can'?t|nobody may|` +
@@ -121,6 +122,8 @@ var authority = []pattern{
 			`不用|无需|别问)|` +
 			`(?:视为|视同|算作|算是|当作|当成|等同于?|看作)(?:已经?|我|经过|得到|有|都|是|最高|系统|超级)*(?:批准|同意|授权|确认|许可|管理员|` +
 			`有权限|审批通过)|` +
+			`全权(?:委托|授权|处理|代表|负责|决定|做主)|(?:限制|规则|规定|要求|审批)(?:全|都|统统|一律)?(?:作废|失效|不算数)|以我(?:这条|说的|的话)为准|` +
+			`(?:已经?|早就?)?(?:口头|提前|预先)(?:批准|同意|授权)|也?算我同意|(?:没吭声|不说话|沉默|不回复?)(?:就|都)?(?:当|算|等于|代表)\p{Han}{0,4}(?:同意|点头|默许|批准)|` +
 			`(?:永久|长期|一揽子|无限|完全|全部|最高|所有)(?:的)?(?:授权|权限|许可|批准)|(?:我是|把我设为|给我|提升我为|让我成为)(?:系统|` +
 			`超级|本系统的?|平台|这里的?)?(?:管理员|超管|root|最高权限|管理权限)|(?:自己|自行|自主)(?:决定|判断|做主)(?:就行|即可|就好|吧|` +
 			`就可以)|你说了算|默认(?:我)?(?:同意|批准|授权|确认)`),
@@ -240,7 +243,7 @@ var (
 		`awesome|excellent|wonderful|amazing|super|lovely|wow|oh+|ah+|aha|hm+|mm+|uh+|um+|huh|lol|haha(?:ha)*|hehe|oops|` +
 		`thanks?|thx|ty|thank|thank you|cheers|much appreciated|appreciated|appreciate it|you'?re welcome|no problem|np|welcome|please|pls|` +
 		`sorry|my bad|` +
-		`hi+|hello|hey+|yo|hiya|greetings|howdy|good (?:morning|afternoon|evening|night|day)|bye|goodbye|bye-bye|see you|see ya|later|cya|` +
+		`mhm|gimme a sec|one sec|1|hi+|hello|hey+|yo|hiya|greetings|howdy|good (?:morning|afternoon|evening|night|day)|bye|goodbye|bye-bye|see you|see ya|later|cya|` +
 		`take care|how are you(?: doing)?|what'?s up|sup|` +
 		`got it|i see|understood|makes sense|sounds good|sounds great|looks good|looks great|lgtm|go on|continue|noted|exactly|indeed|agreed|` +
 		`that works|that helps|that helped|well done|good job|nice work|will do|ok then|you|so|very|much|a lot|lots|many|for|your|the|` +
@@ -249,7 +252,7 @@ var (
 		`对的|对啊|没错|不是|不|没|没有|没事|没问题|不客气|不用谢|` +
 		`谢谢?|谢啦|多谢|感谢|谢了|非常感谢|太感谢了|谢谢你|谢谢您|辛苦|辛苦了|麻烦你了|收到|了解|明白|明白了|知道|知道了|懂了|清楚|继续|` +
 		`下一个|不错|很好|真好|太好了|太棒了|棒|厉害|牛|赞|完美|` +
-		`你好|您好|你好呀|大家好|嗨|哈喽|早|早安|早上好|上午好|中午好|下午好|晚上好|晚安|再见|拜拜?|回见|在吗|在不在|吃了吗|抱歉|对不起|` +
+		`吃了没|先这样|好的呀|好呀|收到1|早呀|早啊|thx|嗯呢|你好|您好|你好呀|大家好|嗨|哈喽|早|早安|早上好|上午好|中午好|下午好|晚上好|晚安|再见|拜拜?|回见|在吗|在不在|吃了吗|抱歉|对不起|` +
 		`不好意思|了|吧|呢|的|你|您|很|非常|真|太|帮忙|啦|哈` +
 		`)$`)
 	filler = set(`you so very much for your the it is that all and a me there team everyone just ton many lots now then`)
