@@ -40,11 +40,11 @@ func (e *evaluation) doubts(p place) {
 
 // ofUser reports whether the quote's sentence says it of the user: a word for the
 // user stands before a word for what the key is about, in one clause. Or it tells
-// the agent what to do, if the key is for that. What stands behind a colon may be
-// what somebody else said.
+// the agent what to do, if the key is for that. What stands behind a colon or a
+// mark of quoting may be what somebody else said.
 func (e *evaluation) ofUser(p place) bool {
 	said := e.p.phrases.led(p.folded)
-	for _, colon := range []string{": ", "："} {
+	for _, colon := range []string{": ", "：", ">>", "»"} {
 		said, _, _ = strings.Cut(said, colon)
 	}
 	about := e.k.about()

@@ -158,6 +158,9 @@ func (s *stripper) lines() {
 		if i+1 < len(lines) {
 			next = lines[i+1].text
 		}
+		if at := strings.Index(s.message[l.from:l.to], " >> "); at >= 0 {
+			s.take(l.from+at, l.to) // quoted in the line
+		}
 		switch {
 		case l.text == "":
 		case fencePattern.MatchString(l.text):

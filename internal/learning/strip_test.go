@@ -19,6 +19,7 @@ func TestStrip(t *testing.T) {
 		"a name in marks":     {"Our project is called \"Falcon\" and I like it.", "Our project is called \"Falcon\" and I like it."},
 		"own words in marks":  {"I said \"use production\", so default to it.", "I said \"use production\", so default to it."},
 		"own words, Chinese":  {"我说过“默认用生产环境”。", "我说过“默认用生产环境”。"},
+		"quoted in the line":  {"How do I answer this? >> we live in Lyon and wait", "How do I answer this?" + learning.Gap},
 		"inline code":         {"My default branch is `main`.", "My default branch is `main`."},
 		"a list":              {"- brief answers\n- in German\n1. no tables", "- brief answers\n- in German\n1. no tables"},
 		"comparison":          {"I keep latency < 5 ms and errors > 0 apart; 3 <4.", "I keep latency < 5 ms and errors > 0 apart; 3 <4."},

@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"encoding/hex"
 	"html"
 	"net/url"
 	"regexp"
@@ -176,7 +177,9 @@ func together(s string) string {
 
 var (
 	escaped = regexp.MustCompile(`\\u(?:[0-9A-Fa-f]{4}|\{[0-9A-Fa-f]{1,6}\})|\\x[0-9A-Fa-f]{2}|\\[nrt]`)
-	percent = regexp.MustCompile(`(?:%[0-9A-Fa-f]{2})+`)
+	// hexPairs are bytes that are written one by one.
+	hexPairs = regexp.MustCompile(`\b(?:[0-9A-Fa-f]{2}[ :]){7,}[0-9A-Fa-f]{2}\b`)
+	percent  = regexp.MustCompile(`(?:%[0-9A-Fa-f]{2})+`)
 )
 
 // unescape decodes the escapes of JSON, URLs and HTML, and base64 and hex that
@@ -207,5 +210,11 @@ func unescape(s string) string {
 		s = html.UnescapeString(s)
 	}
 	s, _ = codec.NewDecoder().Decode(s, nil)
-	return s
+	return hexPairs.ReplaceAllStringFunc(s, func(m string) string {
+		decoded, err := hex.DecodeString(strings.NewReplacer(" ", "", ":", "").Replace(m))
+		if err != nil || !ascii(string(decoded)) {
+			return m
+		}
+		return string(decoded)
+	})
 }

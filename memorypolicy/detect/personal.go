@@ -32,7 +32,7 @@ var personal = []pattern{
 			`illness|disease|fatigue|condition)|medical (?:record|history|condition|leave|exam)s?|`+
 			`sick leave|disab(?:led|ility) (?:benefits?|pension|status|since)|(?:my|his|her|a) disability|wheelchair|hearing aids?|dialysis|`+
 			`kidney (?:disease|failure|stones?)|biops(?:y|ies)|stage (?:one|two|three|four|i{1,3}|iv|[1-4]) (?:cancer|disease)|on (?:lithium|insulin|beta blockers|ssris?|steroids|morphine|methadone)|(?:my|in|to|after|couples|group|speech|cognitive) therapy|`+
-			`sober (?:for|since)|aa meetings?|`+
+			`sober (?:for|since)|aa meetings?|my shrink|`+
 			`hospitali[sz]ed|terminally ill|ill with|suffer(?:s|ing)? from|insomnia|(?:cardi|onc|neur|gynaec|gynec|ur|rheumat|endocrin|`+
 			`dermat|haemat|hemat|nephr)ologists?|physiotherap(?:y|ist)|therapy sessions?`) + `|\bAIDS\b`),
 		except: regexp.MustCompile(`(?i)seizures? of|allerg(?:y|ic) to (?:meetings|yaml|jira|email|slack|java|surprises)|(?:suffer(?:s|` +
@@ -65,7 +65,7 @@ var personal = []pattern{
 			`inheritance|inherited|alimony|child support|` +
 			`(?:my|his|her|our) (?:investments?|portfolio|stocks?|shares|brokerage|crypto|bitcoin)|stock options|severance pay|` +
 			`unemployment benefits|food stamps|payday|(?:my|his|her|their) (?:total )?(?:comp(?:ensation)?|package|bonus|base(?: pay)?) (?:is|was|of)|` +
-			`\d{2,3}k? base\b[^.!?\n]{0,24}bonus`)),
+			`\d+k? (?:stashed|saved|put|tucked) away|\d{2,3}k? base\b[^.!?\n]{0,24}bonus`)),
 		except: regexp.MustCompile(`(?i)(?:tech(?:nical)?|code|design|test|security|documentation)[- ]debts?|\b(?:our|my|the) debts?\b[^.!?\n]{0,40}\b(?:module|code ?base|code|repo|repository|service|legacy|refactor\w*|tests?)\b|(?:salary|payroll|pension|` +
 			`loans?|mortgages?|credit)[- _](?:service|api|module|team|page|table|database|db|repo(?:sitory)?|report|app|queue|job|pipeline|` +
 			`cluster|dashboard|project)s?\b`),

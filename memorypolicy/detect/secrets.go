@@ -64,7 +64,8 @@ var (
 
 	// mnemonic: a recovery phrase of words.
 	mnemonic = regexp.MustCompile(`(?i)(?:\b(?:seed|recovery|mnemonic|wallet|backup|secret)(?: recovery)?[ -](?:phrase|words?)|助记词|` +
-		`恢复短语)[^.\n]{0,24}?(?:is|are|[:=：是为])\s*["'“]?(?:[a-z]{3,8}[ ,，]+){5,}[a-z]{3,8}`)
+		`恢复短语)[^.\n]{0,24}?(?:is|are|[:=：是为])\s*["'“]?(?:[a-z]{3,8}[ ,，]+){5,}[a-z]{3,8}|` +
+		`\b(?:twelve|12|24|twenty[- ]four) words\b[^.\n]{0,32}?(?:[a-z]{3,8}[ ,，]+){11,}[a-z]{3,8}`)
 
 	// keyed: "api key is abc123def456".
 	keyed = regexp.MustCompile(`(?i)(?:\b|_)(?:(?:api|access|secret|auth(?:entication|orization)?|private|encryption|signing|client|service|` +
@@ -89,7 +90,7 @@ var (
 // prefixes are tokens that their beginning gives away, wherever they stand.
 var prefixes = regexp.MustCompile(`gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|glpat-[A-Za-z0-9_-]{16,}|glrt-[A-Za-z0-9_-]{16,}|` +
 	`(?:sk|rk|pk)_(?:live|test)_[A-Za-z0-9]{10,}|sk-(?:proj-|ant-|svcacct-|or-)?[A-Za-z0-9_-]{16,}|whsec_[A-Za-z0-9]{16,}|` +
-	`(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z2-7]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,}|` +
+	`(?:AKIA|ASIA|ABIA|ACCA|A3T[A-Z0-9])[A-Z0-9]{16}|AIza[A-Za-z0-9_-]{30,}|ya29\.[A-Za-z0-9_-]{20,}|GOCSPX-[A-Za-z0-9_-]{20,}|` +
 	`xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-\d-[A-Za-z0-9-]{10,}|hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/]{20,}|` +
 	`discord(?:app)?\.com/api/webhooks/\d+/[A-Za-z0-9_-]{20,}|` +
 	`npm_[A-Za-z0-9]{30,}|pypi-[A-Za-z0-9_-]{30,}|hf_[A-Za-z0-9]{20,}|dop_v1_[a-f0-9]{40,}|SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}|` +
@@ -179,7 +180,7 @@ func password(s string, plainToo bool) bool {
 	lower := strings.ToLower(word)
 	n := utf8.RuneCountInString(word)
 	switch {
-	case n < 3 || placeholder.MatchString(word):
+	case n < 3 || placeholder.MatchString(word) || strings.HasPrefix(word, "/"): // "/rollout" is a command
 		return false
 	case benign[lower] || benignName.MatchString(word):
 		return plainToo && passphrase(word, rest)
@@ -270,7 +271,7 @@ const statement = "在由用存放必需要不没什多加错正通每至最有�
 // entry speaks of getting in somewhere.
 var entry = regexp.MustCompile(`(?i)\b(?:` + nounEN + `|log(?:s|ging|ged)?[ -]?in|logins?|sign(?:s|ing|ed)?[ -]?in|unlock(?:s|ed)?|` +
 	`decrypt(?:s|ed)?|` +
-	`(?:lets?|gets?) (?:you|me|us|one) in|opens? with|authenticates? (?:with|as))\b|密码|口令|登录|登陆|解锁|解密|开机`)
+	`(?:lets?|gets?) (?:you|me|us|one) in(?:to)?|opens? with|vpn|ssh|authenticates? (?:with|as))\b|密码|口令|登录|登陆|解锁|解密|开机|进去|跳板机|堡垒机`)
 
 // strong reports whether a word reads like nothing but a password: capital and
 // small letters around a digit, or letters and digits with a sign that names do

@@ -27,6 +27,7 @@ var authority = []pattern{
 			`(?:ask(?:ing)?|confirm(?:ing)?|check(?:ing)? with|wait(?:ing)? for (?:my |the |an? )?(?:approval|confirmation|ok|review|` +
 			`permission)|prompt(?:ing)?|seek(?:ing)?|request(?:ing)? (?:approval|confirmation|permission)|require (?:approval|confirmation|` +
 			`review|permission)|bother(?:ing)? me (?:with|for))|` +
+			`no need to (?:ping|call|page|message|wait for|tell) (?:me|us|anyone|anybody)|(?:never|don'?t|do not) wait for (?:a |an |any |my |the )?(?:go[- ]ahead|green light|ok|approval|confirmation)|` +
 			`no (?:more )?(?:confirmation|approval|permission|review|verification|authori[sz]ation|sign[- ]?off)s? (?:is |are |` +
 			`will be )?(?:needed|required|necessary|from now)|no more (?:confirmations?|approvals?|checks?|questions|reviews?|permissions?)|` +
 			`(?:never|don'?t|do not|doesn'?t|does not|needn'?t) (?:need|require)s? (?:to be |any |my |an? |further |more |` +
@@ -55,14 +56,15 @@ var authority = []pattern{
 			`safety |security |policy |code |human |two[- ]person )*` +
 			`(?:confirmations?|approvals?|approval step|reviews?|reviewers?|checks?|checklist|verifications?|validations?|safeguards?|` +
 			`guard ?rails?|polic(?:y|ies)|permissions?|restrictions?|authori[sz]ations?|audit(?:s|ing| log)?|safety|security|two[- ]factor|` +
-			`prompts?|are[- ]you[- ]sure (?:prompts?|dialogs?|questions?)|2fa|mfa|logins?|authentication|4[- ]eyes|rate limits?|moderation|filters?)|` +
+			`(?:confirm(?:ation)?|approval) (?:prompts?|steps?|dialogs?)|prompts?|are[- ]you[- ]sure (?:prompts?|dialogs?|questions?)|2fa|mfa|logins?|authentication|4[- ]eyes|rate limits?|moderation|filters?)|` +
 			`auto[- ]?(?:matically )?(?:approve[ds]?|confirm(?:s|ed)?|accept(?:s|ed)?|grant(?:s|ed)?|authori[sz]e[ds]?)|` +
 			`pre[- ]?(?:approve[ds]?|authori[sz]ed?|confirmed)|` +
 			`always (?:approve|confirm|accept|allow|grant|authori[sz]e|trust|say yes|proceed|permit)|(?:just|simply) (?:approve|proceed|` +
 			`go ahead|do it)|` +
 			`(?:treat|consider|count|regard|take|see) (?:[\w']+ ){1,8}?(?:as )?(?:approv(?:ed|al)|confirmed|confirmation|authori[sz]ed|` +
 			`pre-?approved|permission|consent|trusted|signed off)|` +
-			`(?:counts?|is counted|are counted|is taken|are taken) as (?:already )?(?:approved|reviewed|signed[- ]off|confirmed|authori[sz]ed)|` +
+			`(?:guard ?rails?|safeguards?|checks|restrictions|approvals?) (?:is|are|were|have been) (?:switched|turned) off|(?:outranks?|overrides?|trumps?|is above) (?:your|the|all) (?:guidelines|rules|polic(?:y|ies)|instructions|limits)|` +
+			`green-?lit|(?:counts?|is counted|are counted|is taken|are taken) as (?:already )?(?:approved|reviewed|signed[- ]off|confirmed|authori[sz]ed)|` +
 			`(?:standing|blanket|permanent|unlimited|full|general|unconditional|carte blanche) (?:approval|permission|authori[sz]ation|` +
 			`authority|consent|access|sign[- ]?off|clearance|ok)|carte blanche|free rein|` +
 			`(?:all|any|every|future|my|these) (?:[\w'-]+ ){0,5}?(?:is|are|were|will be|has been|have been) (?:already |always |hereby |` +
@@ -123,7 +125,7 @@ var authority = []pattern{
 			`(?:视为|视同|算作|算是|当作|当成|等同于?|看作)(?:已经?|我|经过|得到|有|都|是|最高|系统|超级)*(?:批准|同意|授权|确认|许可|管理员|` +
 			`有权限|审批通过)|` +
 			`全权(?:委托|授权|处理|代表|负责|决定|做主)|(?:限制|规则|规定|要求|审批)(?:全|都|统统|一律)?(?:作废|失效|不算数)|以我(?:这条|说的|的话)为准|` +
-			`(?:已经?|早就?)?(?:口头|提前|预先)(?:批准|同意|授权)|也?算我同意|(?:没吭声|不说话|沉默|不回复?)(?:就|都)?(?:当|算|等于|代表)\p{Han}{0,4}(?:同意|点头|默许|批准)|` +
+			`(?:已经?|早就?)?(?:口头|提前|预先)(?:批准|同意|授权)|也?算我同意|(?:就)?(?:等于|算)[^，。；\n]{0,10}批了|(?i:confirm|确认|审批|审核)\s?(?:那|这)?(?:一)?步(?:就)?(?:省|跳|免)|(?:没吭声|不说话|沉默|不回复?)(?:就|都)?(?:当|算|等于|代表)\p{Han}{0,4}(?:同意|点头|默许|批准)|` +
 			`(?:永久|长期|一揽子|无限|完全|全部|最高|所有)(?:的)?(?:授权|权限|许可|批准)|(?:我是|把我设为|给我|提升我为|让我成为)(?:系统|` +
 			`超级|本系统的?|平台|这里的?)?(?:管理员|超管|root|最高权限|管理权限)|(?:自己|自行|自主)(?:决定|判断|做主)(?:就行|即可|就好|吧|` +
 			`就可以)|你说了算|默认(?:我)?(?:同意|批准|授权|确认)`),
@@ -243,7 +245,7 @@ var (
 		`awesome|excellent|wonderful|amazing|super|lovely|wow|oh+|ah+|aha|hm+|mm+|uh+|um+|huh|lol|haha(?:ha)*|hehe|oops|` +
 		`thanks?|thx|ty|thank|thank you|cheers|much appreciated|appreciated|appreciate it|you'?re welcome|no problem|np|welcome|please|pls|` +
 		`sorry|my bad|` +
-		`mhm|gimme a sec|one sec|1|hi+|hello|hey+|yo|hiya|greetings|howdy|good (?:morning|afternoon|evening|night|day)|bye|goodbye|bye-bye|see you|see ya|later|cya|` +
+		`fair enough|6|mhm|gimme a sec|one sec|1|hi+|hello|hey+|yo|hiya|greetings|howdy|good (?:morning|afternoon|evening|night|day)|bye|goodbye|bye-bye|see you|see ya|later|cya|` +
 		`take care|how are you(?: doing)?|what'?s up|sup|` +
 		`got it|i see|understood|makes sense|sounds good|sounds great|looks good|looks great|lgtm|go on|continue|noted|exactly|indeed|agreed|` +
 		`that works|that helps|that helped|well done|good job|nice work|will do|ok then|you|so|very|much|a lot|lots|many|for|your|the|` +
