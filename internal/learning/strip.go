@@ -148,6 +148,9 @@ func (s *stripper) lines() {
 	s.conversation(lines)
 	for i := 0; i < len(lines); i++ {
 		l := lines[i]
+		if at := strings.Index(s.message[l.from:l.to], " >> "); at >= 0 {
+			s.take(l.from+at, l.to) // quoted in the line
+		}
 		if part, ok := s.task(lines, i); ok {
 			s.take(part.from, part.to)
 			if part.to == len(s.message) {
@@ -157,9 +160,6 @@ func (s *stripper) lines() {
 		next := ""
 		if i+1 < len(lines) {
 			next = lines[i+1].text
-		}
-		if at := strings.Index(s.message[l.from:l.to], " >> "); at >= 0 {
-			s.take(l.from+at, l.to) // quoted in the line
 		}
 		switch {
 		case l.text == "":
