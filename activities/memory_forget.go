@@ -46,7 +46,7 @@ func (r *Runs) erased(ctx context.Context, name, id string, step agent.ErasureSt
 	case errors.Is(err, db.ErrNotFound):
 		// The same whether it is somebody else's or not there.
 		return step, refuse(agent.ErrorMemoryMissing, "there is no such memory")
-	case errors.Is(err, db.ErrConflict):
+	case errors.Is(err, db.ErrOtherRequest):
 		return step, refuse(agent.ErrorMemoryConflict, "the ID was used for another request")
 	case err != nil:
 		return step, r.faultOf(ctx, name, err, zap.String("request_id", id))
@@ -76,6 +76,10 @@ func (r *Runs) reconcile(ctx context.Context, in agent.ReconcileInput) (total ag
 			return total, err
 		}
 	}
+	if err := r.missing(work, tenants, &total); err != nil {
+		// What is due must be started all the same.
+		r.log.Error("missing vectors were not added", zap.String("cause", err.Error()))
+	}
 	now := r.moment()
 	var failed error
 	for _, tenant := range tenants {
@@ -104,7 +108,7 @@ func (r *Runs) reconcile(ctx context.Context, in agent.ReconcileInput) (total ag
 	if failed != nil && total.Tenants == 0 {
 		return total, failed
 	}
-	return total, r.missing(work, tenants, &total)
+	return total, nil
 }
 
 const (
@@ -115,7 +119,8 @@ const (
 )
 
 // missing adds the vectors that records in force lack. What the embedder does not
-// answer for now is found by the next round.
+// answer for now is found by the next round. It comes before anything is noted as
+// due: what is noted and then not told is tried for nothing.
 func (r *Runs) missing(ctx context.Context, tenants []string, report *agent.ReconcileReport) error {
 	state, err := r.memory.Embedders(ctx, embedderOf(r.embedders[0]))
 	if err != nil {

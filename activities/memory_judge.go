@@ -32,12 +32,15 @@ const (
 	auditExpire       = "expire"
 	auditProgram      = "fairlead"
 	leastDecideWithin = 24 * time.Hour
+	// clockSkew is how far the clocks of workers and database may be apart.
+	clockSkew = 5 * time.Minute
 )
 
 // Rules beside those of the policy: they need to know of the run.
 const (
 	ruleRun   = "source.run"
 	ruleOlder = "conflict.older"
+	ruleTaken = "conflict.taken_back"
 )
 
 // agreement is a person's consent to a plan that waits.
@@ -55,10 +58,12 @@ type ruling struct {
 	runs   *Runs
 	now    time.Time
 	agreed *agreement
-	// message is the one that the candidate quotes, and said when it was sent: zero
-	// for a candidate that comes from no run.
+	// message is the one that the candidate quotes, and said when that was said, or
+	// observed: zero for a candidate that tells no time.
 	message string
 	said    time.Time
+	// takenBack is when what had the candidate's key and identity was taken back.
+	takenBack time.Time
 	// decision is the policy's, without regard to agreed.
 	decision memorypolicy.Decision
 	index    db.MemoryIndex
@@ -115,6 +120,12 @@ func (j *ruling) question(c db.MemoryCandidate) memorypolicy.Candidate {
 // answered teaches nothing: its candidate is rejected. It reports whether the run
 // is still open.
 func (j *ruling) lookUp(ctx context.Context, c db.MemoryCandidate) (open bool, err error) {
+	if at := c.Content.ObservedAt; at != nil {
+		// Nothing was observed that is still to come; clocks may differ a little.
+		if j.said = at.UTC().Truncate(time.Microsecond); j.said.After(j.now.Add(clockSkew)) {
+			j.said = j.now
+		}
+	}
 	if c.RunID == "" {
 		return false, nil
 	}
@@ -132,9 +143,13 @@ func (j *ruling) lookUp(ctx context.Context, c db.MemoryCandidate) (open bool, e
 		}}}
 		return false, nil
 	}
-	j.said = question.CreatedAt
+	if j.said.IsZero() {
+		j.said = question.CreatedAt
+	}
 	if c.Content.Quote != "" && question.ID == c.Content.MessageID {
 		j.message, _ = learning.Strip(question.Content)
+		// Of two statements of one message the later one holds.
+		j.said = j.said.Add(time.Duration(max(strings.Index(question.Content, c.Content.Quote), 0)) * time.Microsecond)
 	}
 	return false, nil
 }
@@ -193,6 +208,12 @@ func (j *ruling) carryOut(ctx context.Context, tx MemoryTx, id string) error {
 	if err != nil {
 		return err
 	}
+	j.takenBack = time.Time{}
+	if len(inForce) == 0 && !j.said.IsZero() {
+		if j.takenBack, err = tx.LastRetraction(ctx, held.Key, j.decision.Identity); err != nil {
+			return err
+		}
+	}
 	alone := j.resolve(held, inForce, "")
 	switch {
 	case alone.Outcome == memorypolicy.Reject:
@@ -237,6 +258,10 @@ func (j *ruling) resolve(held db.MemoryCandidate, inForce []db.MemoryRecord, by 
 		s.Outcome, s.Step, s.Of = memorypolicy.Reject, "", nil
 		s.Rules = append(s.Rules, agent.MemoryRule{ID: ruleOlder, Text: "what is in force comes from the same kind of source and was said later"})
 	}
+	if s.Outcome != memorypolicy.Reject && !held.Content.Retracts && j.moment(s).Before(j.takenBack) {
+		s.Outcome, s.Step, s.Of = memorypolicy.Reject, "", nil
+		s.Rules = append(s.Rules, agent.MemoryRule{ID: ruleTaken, Text: "it was taken back after it was said"})
+	}
 	for _, r := range inForce {
 		if slices.ContainsFunc(s.Of, func(o memorypolicy.InForce) bool { return o.ID == r.ID && o.Version == r.Version }) {
 			s.of = append(s.of, r)
@@ -258,8 +283,16 @@ func (j *ruling) older(held db.MemoryCandidate, s resolved, inForce []db.MemoryR
 		if r.RepeatedAt != nil && r.RepeatedAt.After(last) {
 			last = *r.RepeatedAt
 		}
-		return ends && r.SourceType == held.SourceType && moment.Before(last)
+		return ends && sameSort(r.SourceType, held.SourceType) && moment.Before(last)
 	})
+}
+
+// sameSort reports whether the later word of two sources holds.
+func sameSort(a, b agent.MemorySourceType) bool {
+	trusted := func(s agent.MemorySourceType) bool {
+		return s == agent.SourceTrustedTool || s == agent.SourceTrustedService
+	}
+	return a == b || trusted(a) && trusted(b)
 }
 
 // moment is when what is to be kept was said.
@@ -338,13 +371,18 @@ func (j *ruling) store(tx MemoryTx, held db.MemoryCandidate, s resolved) {
 	case memorypolicy.Merge:
 		action, held.State = auditMerge, agent.MemoryMerged
 		for _, r := range s.of {
-			tx.RepeatRecord(r, j.moment(s))
+			until := s.decision.ExpiresAt
+			if r.DecidedBy != "" {
+				until = nil // a person was told until when
+			}
+			tx.RepeatRecord(r, j.moment(s), until)
 			held.Record, held.RecordVersion = r.ID, r.Version
 		}
 	case memorypolicy.Retract:
 		action = auditRetract
 		for _, r := range s.of {
-			tx.EndRecord(r, db.MemoryRetracted, held.Writer, j.now)
+			// What was said before that, and is learned later, does not come back.
+			tx.EndRecord(r, db.MemoryRetracted, held.Writer, j.moment(s))
 			held.Record, held.RecordVersion = r.ID, r.Version
 		}
 	default:

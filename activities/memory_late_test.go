@@ -39,7 +39,8 @@ func TestLTM4LearnedLate(t *testing.T) {
 	}
 	r, err := m.db.Memory(m.ctx, "acme", "ada", verdicts[0].Record)
 	said := m.number("SELECT (extract(epoch FROM created_at) * 1000000)::bigint FROM message WHERE id = '" + r.Evidence.MessageID + "'")
-	if err != nil || r.WrittenAt.UnixMicro() != said {
+	// Each byte into the message counts as a microsecond later.
+	if at := int64(len("Please ")); err != nil || r.WrittenAt.UnixMicro() != said+at {
 		t.Errorf("written at %s, said at %d, %v", r.WrittenAt, said, err)
 	}
 	if _, again := m.learned("Please always answer in German.", german); len(again) != 1 || again[0].State != agent.MemoryStored {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -220,10 +221,10 @@ func (r *Runs) proposeStatements(ctx context.Context, source db.LessonSource, de
 				id: memoryID(lesson.Run.Scope.Tenant, "learn", lesson.Run.RunID, strconv.Itoa(place)), room: lesson.Room, runID: lesson.Run.RunID,
 				message: own, candidate: candidate,
 			})
-			if err == nil {
-				break
+			if err == nil || errors.Is(err, db.ErrNotFound) {
+				break // or it was forgotten since
 			}
-			if !errors.Is(err, db.ErrConflict) {
+			if !errors.Is(err, db.ErrOtherRequest) {
 				return err
 			}
 		}
@@ -235,7 +236,7 @@ func (r *Runs) proposeStatements(ctx context.Context, source db.LessonSource, de
 // a successful call settled.
 func (r *Runs) proposeFacts(ctx context.Context, source db.LessonSource, def definition.Definition) error {
 	lesson := source.Lesson
-	for _, fact := range source.Facts {
+	for i, fact := range source.Facts {
 		key, wanted := def.Memory.Facts[fact.Key]
 		spec, known := r.memoryPolicy.Key(key)
 		if !wanted || !known || fact.CallID == "" {
@@ -243,7 +244,7 @@ func (r *Runs) proposeFacts(ctx context.Context, source db.LessonSource, def def
 		}
 		candidate := agent.MemoryCandidate{
 			Kind: spec.Kind, Key: spec.Name, Value: factValue(spec.Schema, fact.Value), Scope: memoryScope(def, lesson.Room),
-			SourceType: agent.SourceTrustedTool, SourceID: lesson.Run.RunID + "/" + fact.CallID, Writer: "tool/" + fact.Tool + "@" + fact.ToolVersion,
+			ObservedAt: observed(fact.At, i), SourceType: agent.SourceTrustedTool, SourceID: lesson.Run.RunID + "/" + fact.CallID, Writer: "tool/" + fact.Tool + "@" + fact.ToolVersion,
 		}
 		if metadataProblem(candidate) != "" {
 			continue
@@ -251,11 +252,18 @@ func (r *Runs) proposeFacts(ctx context.Context, source db.LessonSource, def def
 		_, err := r.putOnRecord(ctx, proposal{
 			id: memoryID(lesson.Run.Scope.Tenant, "fact", lesson.Run.RunID, fact.CallID, fact.Key), room: lesson.Room, runID: lesson.Run.RunID, candidate: candidate,
 		})
-		if err != nil && !errors.Is(err, db.ErrConflict) {
+		if err != nil && !errors.Is(err, db.ErrOtherRequest) && !errors.Is(err, db.ErrNotFound) {
 			return err
 		}
 	}
 	return nil
+}
+
+// observed is when the n-th fact of a run was settled: of two of one moment the later
+// one holds.
+func observed(at time.Time, n int) *time.Time {
+	at = at.UTC().Truncate(time.Microsecond).Add(time.Duration(n) * time.Microsecond)
+	return &at
 }
 
 // factValue writes a fact, which is text, in the type that the key's schema has.

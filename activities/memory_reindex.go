@@ -109,22 +109,34 @@ func (r *Runs) embedder(of db.MemoryEmbedder) (model.Embedder, bool) {
 	return r.embedders[i], true
 }
 
-// vectorize adds the vectors of at most embedAtOnce records in force of a tenant
-// that have none of the embedder. An error that wraps errEmbedder says that the
-// embedder does not answer now.
+// vectorize adds the vectors of about embedAtOnce records in force of a tenant that
+// have none of the embedder. Those whose texts the embedder refuses do not hold up
+// the ones behind them. An error that wraps errEmbedder says that the embedder does
+// not answer now.
 func (r *Runs) vectorize(ctx context.Context, e model.Embedder, tenant string) (v vectorized, err error) {
-	records, err := r.memory.Unembedded(ctx, tenant, embedderOf(e), embedAtOnce)
-	if err != nil || len(records) == 0 {
-		return v, err
+	for after := ""; ; {
+		records, err := r.memory.Unembedded(ctx, tenant, embedderOf(e), after, embedAtOnce)
+		if err != nil || len(records) == 0 {
+			return v, err
+		}
+		if err := r.vectorizeThese(ctx, e, tenant, records, &v); err != nil {
+			return v, err
+		}
+		if v.more = len(records) == embedAtOnce; !v.more || v.embedded > 0 {
+			return v, nil
+		}
+		after = records[len(records)-1].ID
 	}
-	v.more = len(records) == embedAtOnce
+}
+
+func (r *Runs) vectorizeThese(ctx context.Context, e model.Embedder, tenant string, records []db.MemoryRecord, v *vectorized) error {
 	texts := make([]string, len(records))
 	for i, m := range records {
 		texts[i] = memoryText(m.Key, m.Value)
 	}
 	vectors, err := r.embedAll(ctx, e, texts)
 	if err != nil {
-		return v, err
+		return err
 	}
 	for i, m := range records {
 		if !usable(embedderOf(e), vectors[i]) {
@@ -133,11 +145,11 @@ func (r *Runs) vectorize(ctx context.Context, e model.Embedder, tenant string) (
 		}
 		// One that is not in force any more needs none.
 		if err := r.memory.StoreVector(ctx, tenant, m, embedderOf(e), vectors[i]); err != nil && !gone(err) && !errors.Is(err, db.ErrConflict) {
-			return v, err
+			return err
 		}
 		v.embedded++
 	}
-	return v, nil
+	return nil
 }
 
 // embedAll embeds texts, together if that can be and else one by one. The vector

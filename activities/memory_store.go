@@ -15,7 +15,7 @@ import (
 type Memory interface {
 	// ProposeMemory puts a candidate on record: as rejected and without its
 	// content, or as proposed. Done again with the same candidate it returns what
-	// is on record, with another one db.ErrConflict.
+	// is on record, with another one db.ErrOtherRequest.
 	ProposeMemory(ctx context.Context, c db.MemoryCandidate) (db.MemoryCandidate, error)
 	// MemoryCandidate returns a candidate of the room's user: db.ErrNotFound.
 	MemoryCandidate(ctx context.Context, room agent.MemoryRoom, id string) (db.MemoryCandidate, error)
@@ -33,7 +33,7 @@ type Memory interface {
 	// it returns how many the run has been given.
 	GiveMemories(ctx context.Context, room agent.MemoryRoom, runID string, hits []db.RecallHit) (int, error)
 	// GivenMemories returns what a run was given, as far as it is in force at now
-	// in the version that was given or a newer one, in order of rank.
+	// in the version that was given, in order of rank.
 	GivenMemories(ctx context.Context, room agent.MemoryRoom, runID string, now time.Time) ([]db.MemoryRecord, error)
 
 	// LessonSource reads what a run can be learned from: db.ErrNotFound.
@@ -49,8 +49,8 @@ type Memory interface {
 	// becomes serving if none is, else building.
 	Embedders(ctx context.Context, current db.MemoryEmbedder) (db.EmbedderState, error)
 	// Unembedded returns up to limit records in force without a vector of the
-	// embedder, of one tenant, with the scope's keys.
-	Unembedded(ctx context.Context, tenant string, e db.MemoryEmbedder, limit int) ([]db.MemoryRecord, error)
+	// embedder, of one tenant, by ID from the one behind after.
+	Unembedded(ctx context.Context, tenant string, e db.MemoryEmbedder, after string, limit int) ([]db.MemoryRecord, error)
 	// StoreVector adds the vector of a record version that is still in force.
 	StoreVector(ctx context.Context, tenant string, r db.MemoryRecord, e db.MemoryEmbedder, vector []float32) error
 	// PromoteEmbedder makes the embedder serving and drops the vectors of others,
@@ -87,8 +87,12 @@ type MemoryTx interface {
 	// EndRecord ends a version in force and removes what it was found by. It must
 	// be queued before the version that takes its place.
 	EndRecord(r db.MemoryRecord, status db.MemoryStatus, by string, at time.Time)
-	// RepeatRecord notes that a version in force was said again.
-	RepeatRecord(r db.MemoryRecord, at time.Time)
+	// LastRetraction is when what had key and identity in the scope was last taken
+	// back, zero if never.
+	LastRetraction(ctx context.Context, key, identity string) (time.Time, error)
+	// RepeatRecord notes that a version in force was said again, and keeps it until
+	// then at least, nil for as long as before.
+	RepeatRecord(r db.MemoryRecord, at time.Time, until *time.Time)
 	// UpdateCandidate stores what was decided about a candidate that is held, with
 	// its content unless that is nil; in a final state its content is cleared.
 	UpdateCandidate(c db.MemoryCandidate)

@@ -29,7 +29,7 @@ func (r *Runs) ProposeMemory(ctx context.Context, in agent.MemoryWriteInput) (ou
 		return out, refuse(agent.ErrorInvalidRequest, "memory write: "+problem)
 	}
 	c, err := r.putOnRecord(ctx, proposal{id: in.ID, room: in.Room, candidate: *in.Candidate})
-	if errors.Is(err, db.ErrConflict) {
+	if errors.Is(err, db.ErrOtherRequest) {
 		return out, refuse(agent.ErrorMemoryConflict, "the ID was used for another candidate")
 	}
 	return c.Verdict(), r.memoryFault(ctx, agent.ActivityProposeMemory, in.ID, err)
@@ -67,7 +67,7 @@ type proposal struct {
 	candidate agent.MemoryCandidate
 }
 
-// putOnRecord has the policy judge a proposal and records it: db.ErrConflict if
+// putOnRecord has the policy judge a proposal and records it: db.ErrOtherRequest if
 // the ID was used for another one.
 func (r *Runs) putOnRecord(ctx context.Context, p proposal) (db.MemoryCandidate, error) {
 	if r.memory == nil {

@@ -301,6 +301,10 @@ type MemoryCandidate struct {
 	// MessageID and Quote are the evidence: words of the message, byte for byte.
 	MessageID string `json:"message_id,omitempty"`
 	Quote     string `json:"quote,omitempty"`
+	// ObservedAt is when a tool or service saw it, or a user said it; nil is when it
+	// is proposed, or when the user of its run asked. What is older than what is in
+	// force does not take its place.
+	ObservedAt *time.Time `json:"observed_at,omitempty"`
 	// ValidFrom and ValidUntil bound when it is true; nil is unbounded.
 	ValidFrom  *time.Time `json:"valid_from,omitempty"`
 	ValidUntil *time.Time `json:"valid_until,omitempty"`

@@ -95,8 +95,8 @@ func (m watchedMemory) Embedders(ctx context.Context, current db.MemoryEmbedder)
 	return via(m, func(s *memstore.Store) (db.EmbedderState, error) { return s.Embedders(ctx, current) })
 }
 
-func (m watchedMemory) Unembedded(ctx context.Context, tenant string, e db.MemoryEmbedder, limit int) ([]db.MemoryRecord, error) {
-	return via(m, func(s *memstore.Store) ([]db.MemoryRecord, error) { return s.Unembedded(ctx, tenant, e, limit) })
+func (m watchedMemory) Unembedded(ctx context.Context, tenant string, e db.MemoryEmbedder, after string, limit int) ([]db.MemoryRecord, error) {
+	return via(m, func(s *memstore.Store) ([]db.MemoryRecord, error) { return s.Unembedded(ctx, tenant, e, after, limit) })
 }
 
 func (m watchedMemory) StoreVector(ctx context.Context, tenant string, r db.MemoryRecord, e db.MemoryEmbedder, vector []float32) error {

@@ -227,6 +227,9 @@ type MemoryFilter struct {
 	Environment string
 	Kind        agent.MemoryKind
 	Key         string
+	// Shared selects what belongs to a group or project, which the person must take
+	// part in, instead of what belongs to or comes from the person.
+	Shared agent.MemoryScope
 	// Past selects versions that are not in force as well.
 	Past bool
 	// Limit is how many are returned. Zero means 100, the most is 1000.

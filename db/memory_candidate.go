@@ -65,7 +65,9 @@ func (m *MemoryTx) propose(ctx context.Context, c MemoryCandidate, request []byt
 	}
 	var row *dbsqlc.MemoryCandidate
 	err := tx.read(ctx,
-		exec(tx.q.RefuseForgotten, dbsqlc.RefuseForgottenParams{Tenant: m.tenant(), UserID: room.Scope.User, RunID: c.RunID, ID: c.ID}),
+		exec(tx.q.RefuseForgotten, dbsqlc.RefuseForgottenParams{
+			Tenant: m.tenant(), UserID: room.Scope.User, RunID: c.RunID, ID: c.ID, Room: m.roomName(), Key: c.Key,
+		}),
 		exec(tx.q.InsertMemoryTenant, m.tenant()),
 		exec(tx.q.InsertMemoryCandidate, params),
 		maybe(tx.q.GetMemoryCandidate, dbsqlc.GetMemoryCandidateParams{
@@ -76,7 +78,7 @@ func (m *MemoryTx) propose(ctx context.Context, c MemoryCandidate, request []byt
 		return MemoryCandidate{}, err
 	}
 	if row == nil || row.RequestHash != hash {
-		return MemoryCandidate{}, fmt.Errorf("another candidate has this id: %w", ErrConflict)
+		return MemoryCandidate{}, ErrOtherRequest
 	}
 	return toMemoryCandidate(tx.ring, *row)
 }

@@ -84,11 +84,11 @@ func (db *DB) PromoteEmbedder(ctx context.Context, e MemoryEmbedder, limit int) 
 }
 
 // Unembedded returns records in force of a tenant that have no vector of the
-// embedder, at most limit of them. What cannot be opened is left out: it cannot be
-// recalled either.
-func (db *DB) Unembedded(ctx context.Context, tenant string, e MemoryEmbedder, limit int) ([]MemoryRecord, error) {
+// embedder, at most limit of them, by ID from the one behind after. What cannot be
+// opened is left out: it cannot be recalled either.
+func (db *DB) Unembedded(ctx context.Context, tenant string, e MemoryEmbedder, after string, limit int) ([]MemoryRecord, error) {
 	var records []MemoryRecord
-	for after := ""; ; {
+	for {
 		var rows []dbsqlc.UnembeddedRecordsRow
 		err := db.readPerson(ctx, tenant, "", one(db.q.UnembeddedRecords, dbsqlc.UnembeddedRecordsParams{
 			Tenant: tenant, Name: e.Name, Dimensions: int32(e.Dimensions), After: after, Most: int32(limit),

@@ -25,8 +25,8 @@ const (
 	erasedLesson    = "erased"
 )
 
-// ErrOtherRequest: the ID of a request to forget or erase was used for another
-// one. It is an ErrConflict that stays.
+// ErrOtherRequest: the ID of a proposal, or of a request to forget or erase, was
+// used for another one. It is an ErrConflict that stays.
 var ErrOtherRequest = fmt.Errorf("another request has this id: %w", ErrConflict)
 
 // Codes of what an erasure waits for.
@@ -142,6 +142,8 @@ func (tx *Tx) holdErasure(ctx context.Context, e erasure) (receipt agent.Erasure
 		return receipt, false, &Error{Kind: ErrNotFound}
 	}
 	if err := tx.read(ctx,
+		// By its tenants an erasure is found that goes on.
+		exec(tx.q.InsertMemoryTenant, e.tenant),
 		exec(tx.q.InsertErasure, dbsqlc.InsertErasureParams{
 			Tenant: e.tenant, ID: e.id, Kind: e.kind, UserID: e.user, RecordID: e.record, RequestedBy: e.by,
 		}),

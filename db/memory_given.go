@@ -34,9 +34,9 @@ func (db *DB) GiveMemories(ctx context.Context, room agent.MemoryRoom, runID str
 }
 
 // GivenMemories reads again what a run was given, in its order, from the primary
-// rows: what is not in force at now, or was deleted, is not there any more, and a
-// newer version takes the place of the one that was given. The errors to expect
-// are those of GiveMemories.
+// rows: what is not in force at now, was deleted, or was given another version, is
+// not there any more, so that a run sees nothing that the ledger does not say. The
+// errors to expect are those of GiveMemories. What cannot be opened is left out.
 func (db *DB) GivenMemories(ctx context.Context, room agent.MemoryRoom, runID string, now time.Time) ([]MemoryRecord, error) {
 	var (
 		rows     []dbsqlc.GivenMemoriesRow
@@ -59,7 +59,7 @@ func (db *DB) GivenMemories(ctx context.Context, room agent.MemoryRoom, runID st
 	records := make([]MemoryRecord, 0, len(rows))
 	for _, row := range rows {
 		record, err := toMemoryRecord(all[row.MemoryRecord.Subject], row.MemoryRecord)
-		if keysGone(all[row.MemoryRecord.Subject], err) {
+		if unreadable(err) {
 			continue
 		}
 		if err != nil {

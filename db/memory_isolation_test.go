@@ -130,6 +130,27 @@ func wantOwnMemories(t *testing.T, d *db.DB, places []place) {
 	}
 }
 
+// wantShared wants a participant to see what belongs to the group or project, without
+// what somebody else said to bring it about, and not to have it forgotten.
+func wantShared(t *testing.T, d *db.DB, tenant, user string, p place) {
+	t.Helper()
+	m, err := d.Memory(ctx, tenant, user, p.record())
+	if err != nil || string(m.Value) != `"secret of `+tenant+" "+p.record()+`"` || m.Evidence.Quote != "" || m.Evidence.MessageID != "" {
+		t.Errorf("%s of %s: %s: %+v, %v", user, tenant, p.record(), m, err)
+	}
+	trace, err := d.TraceMemory(ctx, tenant, user, p.record())
+	if err != nil || len(trace.Versions) != 1 || len(trace.Candidates)+len(trace.Influences) != 0 || trace.Source != nil {
+		t.Errorf("%s of %s: %s: %+v, %v", user, tenant, p.record(), trace, err)
+	}
+	if _, err := d.ForgetMemory(ctx, agent.ForgetInput{ID: "f", Room: roomOf(tenant, user), Record: p.record(), By: user}, 1); !errors.Is(err, db.ErrNotFound) {
+		t.Errorf("%s of %s forgets %s: %v", user, tenant, p.record(), err)
+	}
+	list, err := d.Memories(ctx, tenant, user, db.MemoryFilter{Shared: p.scope, Environment: p.environment})
+	if err != nil || len(list) != 1 || list[0].ID != p.record() || list[0].Evidence.Quote != "" {
+		t.Errorf("%s of %s: of %+v there is %+v, %v", user, tenant, p.scope, list, err)
+	}
+}
+
 // wantNoTrespass wants what is somebody else's to be told apart by nothing from
 // what does not exist.
 func wantNoTrespass(t *testing.T, d *db.DB, tenant, user string, places []place) {
@@ -146,8 +167,13 @@ func wantNoTrespass(t *testing.T, d *db.DB, tenant, user string, places []place)
 		texts[fmt.Sprint(err, traced, forgot)] = true
 		return errors.Join(err, traced, forgot)
 	}
+	partakes := map[string]bool{"ada group g1": true, "bob group g1": true, "bob group g2": true, "ada project p1": true}
 	for _, p := range places {
-		if p.tenant == tenant && p.author != user {
+		switch {
+		case p.tenant != tenant || p.author == user:
+		case partakes[user+" "+string(p.scope.Kind)+" "+p.scope.ID]:
+			wantShared(t, d, tenant, user, p)
+		default:
 			if err := ask(p.record()); !errors.Is(err, db.ErrNotFound) {
 				t.Errorf("%s of %s: %s: %v", user, tenant, p.record(), err)
 			}
@@ -206,10 +232,12 @@ func TestISO1RowLevelSecurityAlone(t *testing.T) {
 	// A person sees what is personal, and what comes from the person elsewhere.
 	tx := as(t, pool, agent.MemoryRoom{Scope: agent.Scope{Tenant: "acme", User: "bob"}}, "bob", "")
 	defer func() { _ = tx.Rollback(ctx) }()
-	for table, want := range map[string]int{"memory_record": 8, "memory_candidate": 8, "memory_keyword": 4, "memory_vector": 4} {
+	// Of the records also those of the groups that the person takes part in.
+	for table, want := range map[string]int{"memory_record": 10, "memory_candidate": 8, "memory_keyword": 4, "memory_vector": 4} {
 		got := seen(t, tx, table)
 		if len(got) != want || slices.ContainsFunc(got, func(id string) bool {
-			return !strings.HasPrefix(id, "acme ") || strings.Contains(id, "ada") || strings.Contains(id, "g1") || strings.Contains(id, "helper")
+			return !strings.HasPrefix(id, "acme ") || strings.Contains(id, "ada") || (strings.Contains(id, "g1") && table != "memory_record") || strings.Contains(id, "helper") ||
+				strings.Contains(id, "p1")
 		}) {
 			t.Errorf("bob in %s: %v", table, got)
 		}
@@ -323,8 +351,20 @@ func TestISO2NothingPersonalInAGroup(t *testing.T) {
 	if list, err := d.Memories(ctx, "acme", "bob", db.MemoryFilter{Past: true}); err != nil || len(list) != 0 {
 		t.Errorf("remembered of bob: %+v, %v", list, err)
 	}
-	if _, err := d.Memory(ctx, "acme", "bob", "ours"); !errors.Is(err, db.ErrNotFound) {
-		t.Errorf("by its id: %v", err)
+	ours := db.MemoryFilter{Shared: group}
+	if list, err := d.Memories(ctx, "acme", "bob", ours); err != nil || len(list) != 1 || string(list[0].Value) != `"we ship on Fridays"` {
+		t.Errorf("of the group: %+v, %v", list, err)
+	}
+	// Who takes no part, or not any more, sees nothing of it.
+	if err := d.RemoveParticipant(ctx, "acme", group, "bob", "olga"); err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range []string{"bob", "eve"} {
+		_, byID := d.Memory(ctx, "acme", user, "ours")
+		_, listed := d.Memories(ctx, "acme", user, ours)
+		if !errors.Is(byID, db.ErrNotFound) || !errors.Is(listed, db.ErrNotFound) {
+			t.Errorf("%s: %v, %v", user, byID, listed)
+		}
 	}
 	// It is of ada, who said so.
 	if m, err := d.Memory(ctx, "acme", "ada", "ours"); err != nil || m.Subject != "~group~g1" || m.User != "ada" {

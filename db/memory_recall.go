@@ -58,8 +58,9 @@ func (db *DB) Recall(ctx context.Context, room agent.MemoryRoom, q RecallQuery) 
 	hits := make([]RecallHit, 0, len(rows))
 	for _, row := range rows {
 		record, err := toMemoryRecord(all[row.MemoryRecord.Subject], row.MemoryRecord)
-		if keysGone(all[row.MemoryRecord.Subject], err) {
-			// The subject was erased in this moment.
+		if unreadable(err) {
+			// The subject was erased in this moment, or the row was damaged, which
+			// keeps the others from nobody.
 			continue
 		}
 		if err != nil {

@@ -115,8 +115,8 @@ func TestLTM6Fusion(t *testing.T) {
 		id, via string
 		score   float64
 	}{
-		{"keyed2", "exact+keyword", 1 + 1./63},
-		{"keyed", "exact", 1},
+		{"keyed2", "exact+keyword", 1 + 1./62 + 1./63},
+		{"keyed", "exact", 1 + 1./61},
 		{"both", "keyword+vector", 1./62 + 1./62},
 		{"words", "keyword", 1. / 61},
 		{"near", "vector", 1. / 61},

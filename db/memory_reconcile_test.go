@@ -237,6 +237,17 @@ func TestLTM5Retry(t *testing.T) {
 	}
 	execute(t, owner, "UPDATE memory_candidate SET updated_at = now() - interval '2 hours' WHERE id IN ('p1', 'p3')",
 		"UPDATE memory_lesson SET updated_at = now() - interval '2 hours' WHERE run_id = 'r1'")
+	// How the open run ends decides about its proposals: they wait, however long.
+	if report := reconcile(t, d, time.Now(), long(time.Hour), 10); len(report.Writes) != 0 || len(report.Lessons) != 1 {
+		t.Errorf("while the run is open: %+v", report)
+	}
+	execute(t, owner, "UPDATE memory_candidate SET tries = 8 WHERE id = 'p1'")
+	if c, err := d.MemoryCandidate(ctx, room, "p1"); err != nil || c.State != agent.MemoryProposed || reconcile(t, d, time.Now(), long(time.Hour), 10).Expired != 0 {
+		t.Errorf("while the run is open: %+v, %v", c, err)
+	}
+	execute(t, owner, "UPDATE memory_candidate SET tries = 0 WHERE id = 'p1'",
+		"UPDATE run SET status = 'failed', reason = 'internal', ended_at = now() WHERE id = 'r1'",
+		"UPDATE memory_lesson SET updated_at = now() - interval '2 hours' WHERE run_id = 'r1'")
 	report := reconcile(t, d, time.Now(), long(time.Hour), 10)
 	lesson := agent.LearnInput{Run: agent.RunRef{Scope: run.Scope, RunID: "r1", Generation: 1}, Room: room, DefinitionDigest: digest}
 	if want := (agent.ReconcileReport{Tenants: 1, Writes: []agent.MemoryWriteInput{{ID: "p1", Room: room}}, Lessons: []agent.LearnInput{lesson}}); !reflect.DeepEqual(report, want) {

@@ -13,20 +13,42 @@ import (
 // Memories returns what belongs to a user or comes from one: the records in
 // force, ordered by ID, with f.Past all versions of them, newest first, and those
 // of records that are not in force any more. f.Limit counts records. What cannot
-// be opened, because its keys are gone or it was damaged, has no content.
+// be opened, because its keys are gone or it was damaged, has no content. With
+// f.Shared it is what participants see of a group or project: ErrNotFound for who
+// takes no part. What others said to bring it about is theirs, and left out.
 func (db *DB) Memories(ctx context.Context, tenant, user string, f MemoryFilter) ([]MemoryRecord, error) {
 	if user == "" {
 		return nil, fmt.Errorf("list memories: %w", ErrScope)
 	}
+	of, partakes := user, true
+	var admit []statement
+	if f.Shared != (agent.MemoryScope{}) {
+		takesPart := dbsqlc.TakesPartParams{Tenant: tenant, UserID: user}
+		switch f.Shared.Kind {
+		case agent.MemoryOfGroup:
+			takesPart.GroupID = f.Shared.ID
+		case agent.MemoryOfProject:
+			takesPart.ProjectID = f.Shared.ID
+		default:
+			return nil, errors.New("list memories: a group or project is shared")
+		}
+		if !agent.ValidID(f.Shared.ID) {
+			return nil, fmt.Errorf("list memories: %w", ErrScope)
+		}
+		of, admit = f.Shared.Subject(user), append(admit, one(db.q.TakesPart, takesPart, &partakes))
+	}
 	var rows []dbsqlc.MemoryRecord
-	err := db.readPerson(ctx, tenant, user, one(db.q.ListMemoryRecords, dbsqlc.ListMemoryRecordsParams{
-		Tenant: tenant, UserID: user, Past: f.Past, After: f.After, Environment: f.Environment, Kind: string(f.Kind), Key: f.Key,
+	err := db.readPerson(ctx, tenant, user, append(admit, one(db.q.ListMemoryRecords, dbsqlc.ListMemoryRecordsParams{
+		Tenant: tenant, UserID: of, Past: f.Past, After: f.After, Environment: f.Environment, Kind: string(f.Kind), Key: f.Key,
 		MaxRecords: int32(min(orDefault(f.Limit, 100), 1000)),
-	}, &rows))
+	}, &rows))...)
+	if err == nil && !partakes {
+		err = &Error{Kind: ErrNotFound}
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list memories: %w", err)
 	}
-	list, err := db.openRecords(ctx, tenant, rows, true)
+	list, err := db.openRecords(ctx, tenant, user, rows, true)
 	if err != nil {
 		return nil, fmt.Errorf("list memories: %w", err)
 	}
@@ -34,7 +56,8 @@ func (db *DB) Memories(ctx context.Context, tenant, user string, f MemoryFilter)
 }
 
 // Memory reads the newest version of a record that belongs to a user or comes
-// from one, or without a user any of the tenant's. ErrNotFound is the same for
+// from one, or to a group or project that the user takes part in, or without a user
+// any of the tenant's. ErrNotFound is the same for
 // what does not exist and for what is somebody else's. A record whose keys are
 // gone has no content.
 func (db *DB) Memory(ctx context.Context, tenant, user, id string) (MemoryRecord, error) {
@@ -56,12 +79,12 @@ func (db *DB) memoryVersions(ctx context.Context, tenant, user, id string) ([]Me
 	if len(rows) == 0 {
 		return nil, &Error{Kind: ErrNotFound}
 	}
-	return db.openRecords(ctx, tenant, rows, false)
+	return db.openRecords(ctx, tenant, user, rows, false)
 }
 
-// openRecords opens each record under the keys of its own subject, see
-// readableRecord.
-func (db *DB) openRecords(ctx context.Context, tenant string, rows []dbsqlc.MemoryRecord, lenient bool) ([]MemoryRecord, error) {
+// openRecords opens each record under the keys of its own subject for a person, see
+// readableRecord. What somebody else said is not for the person, whatever came of it.
+func (db *DB) openRecords(ctx context.Context, tenant, user string, rows []dbsqlc.MemoryRecord, lenient bool) ([]MemoryRecord, error) {
 	subjects := make([]string, len(rows))
 	for i, row := range rows {
 		subjects[i] = row.Subject
@@ -74,6 +97,9 @@ func (db *DB) openRecords(ctx context.Context, tenant string, rows []dbsqlc.Memo
 	for i, row := range rows {
 		if list[i], err = readableRecord(all, row, lenient); err != nil {
 			return nil, err
+		}
+		if user != "" && list[i].User != user && list[i].Subject != user {
+			list[i].Evidence = MemoryEvidence{Purpose: list[i].Evidence.Purpose}
 		}
 	}
 	return list, nil

@@ -167,9 +167,10 @@ func TestLTM9Trace(t *testing.T) {
 	}
 }
 
-// TestERASE1SharedRecordsShowWhatIsOnesOwn: of a record of a group a participant
-// is shown the versions that come from the participant, and nothing of others.
-func TestERASE1SharedRecordsShowWhatIsOnesOwn(t *testing.T) {
+// TestERASE1SharedRecords: of a record of a group a participant is shown what it
+// holds, and of what led to it the own part. Who takes part no more is shown the
+// versions that come from oneself.
+func TestERASE1SharedRecords(t *testing.T) {
 	t.Parallel()
 	d, url := dbtest.NewWithURL(t)
 	owner := dbtest.Owner(t, url)
@@ -204,7 +205,24 @@ func TestERASE1SharedRecordsShowWhatIsOnesOwn(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for user, versions := range map[string][]string{"ada": {`1 "by ada"`}, "bob": {`2 "by bob"`}, "": {`2 "by bob"`, `1 "by ada"`}} {
+	both := []string{`2 "by bob"`, `1 "by ada"`}
+	for _, c := range []struct {
+		user     string
+		versions []string
+		own      int
+	}{{"ada", both, 1}, {"bob", both, 1}, {"", both, 2}, {"eve", nil, 0}, {"ada left", []string{`1 "by ada"`}, 1}} {
+		user := strings.TrimSuffix(c.user, " left")
+		if user != c.user {
+			if err := d.RemoveParticipant(ctx, "acme", group, user, "olga"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if user == "eve" {
+			if _, err := d.TraceMemory(ctx, "acme", user, "m1"); !errors.Is(err, db.ErrNotFound) {
+				t.Errorf("eve: %v", err)
+			}
+			continue
+		}
 		trace, err := d.TraceMemory(ctx, "acme", user, "m1")
 		if err != nil {
 			t.Fatal(err)
@@ -212,9 +230,12 @@ func TestERASE1SharedRecordsShowWhatIsOnesOwn(t *testing.T) {
 		var got []string
 		for _, v := range trace.Versions {
 			got = append(got, fmt.Sprint(v.Version, " ", string(v.Value)))
+			if (v.Evidence.Quote != "") != (user == "" || v.User == user) {
+				t.Errorf("%q is shown what %s said: %q", c.user, v.User, v.Evidence.Quote)
+			}
 		}
-		if !slices.Equal(got, versions) || len(trace.Candidates) != len(versions) || len(trace.Influences) != len(versions) || len(trace.Audit) != len(versions) {
-			t.Errorf("%q: %v, %d candidates, %d influences, %d entries", user, got, len(trace.Candidates), len(trace.Influences), len(trace.Audit))
+		if !slices.Equal(got, c.versions) || len(trace.Candidates) != c.own || len(trace.Influences) != c.own || len(trace.Audit) != c.own {
+			t.Errorf("%q: %v, %d candidates, %d influences, %d entries", c.user, got, len(trace.Candidates), len(trace.Influences), len(trace.Audit))
 		}
 	}
 	// Ada's words are forgotten, bob's stay in force and can be found.

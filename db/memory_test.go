@@ -380,7 +380,7 @@ func TestLTM4Repeated(t *testing.T) {
 	}
 	at := written.Add(time.Hour)
 	for range 3 {
-		if err := d.InMemory(ctx, room, ofUser(room), func(m *db.MemoryTx) error { m.RepeatRecord(before, at); return nil }); err != nil {
+		if err := d.InMemory(ctx, room, ofUser(room), func(m *db.MemoryTx) error { m.RepeatRecord(before, at, nil); return nil }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -397,7 +397,7 @@ func TestLTM4Repeated(t *testing.T) {
 	if err := d.InMemory(ctx, room, ofUser(room), end); !errors.Is(err, db.ErrConflict) {
 		t.Errorf("ended twice: %v", err)
 	}
-	if err := d.InMemory(ctx, room, ofUser(room), func(m *db.MemoryTx) error { m.RepeatRecord(before, at); return nil }); !errors.Is(err, db.ErrConflict) {
+	if err := d.InMemory(ctx, room, ofUser(room), func(m *db.MemoryTx) error { m.RepeatRecord(before, at, nil); return nil }); !errors.Is(err, db.ErrConflict) {
 		t.Errorf("repeated after its end: %v", err)
 	}
 	past, err := d.Memories(ctx, "acme", "ada", db.MemoryFilter{Past: true})
@@ -429,7 +429,7 @@ func TestMemoryTxAddressesItsScopeOnly(t *testing.T) {
 	candidate.Scope.ID = "bob"
 	for what, change := range map[string]func(*db.MemoryTx){
 		"end":       func(m *db.MemoryTx) { m.EndRecord(foreign, db.MemoryRetracted, "ada", written) },
-		"repeat":    func(m *db.MemoryTx) { m.RepeatRecord(foreign, written) },
+		"repeat":    func(m *db.MemoryTx) { m.RepeatRecord(foreign, written, nil) },
 		"candidate": func(m *db.MemoryTx) { m.UpdateCandidate(candidate) },
 	} {
 		if err := d.InMemory(ctx, room, ofUser(room), func(m *db.MemoryTx) error { change(m); return nil }); !errors.Is(err, db.ErrNotFound) {

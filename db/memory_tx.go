@@ -106,6 +106,24 @@ func (m *MemoryTx) HoldIdentity(ctx context.Context, key, identity string) ([]Me
 	return list, nil
 }
 
+// LastRetraction is when what had key and identity in the scope was last taken back,
+// zero if never. HoldIdentity comes before it.
+func (m *MemoryTx) LastRetraction(ctx context.Context, key, identity string) (time.Time, error) {
+	hash := m.identityHash(key, identity)
+	if m.tx.err != nil {
+		return time.Time{}, m.tx.err
+	}
+	var at []*time.Time
+	err := m.tx.read(ctx, one(m.tx.q.LastRetraction, dbsqlc.LastRetractionParams{Tenant: m.tenant(), Room: m.roomName(), Key: key, IdentityHash: hash}, &at))
+	if err != nil {
+		return time.Time{}, fmt.Errorf("look for a retraction: %w", err)
+	}
+	if len(at) == 0 {
+		return time.Time{}, nil
+	}
+	return present(utc(at[0])), nil
+}
+
 // identityHash tells records of one key apart without saying how. It is empty
 // after an error, which is the transaction's.
 func (m *MemoryTx) identityHash(key, identity string) string {
@@ -170,14 +188,15 @@ func (m *MemoryTx) EndRecord(r MemoryRecord, status MemoryStatus, by string, at 
 	m.tx.write(exec(m.tx.q.DeleteMemoryIndex, dbsqlc.DeleteMemoryIndexParams{Tenant: m.tenant(), RecordID: r.ID}))
 }
 
-// RepeatRecord notes that a version in force was said again. If it is not in force
-// any more that is as for EndRecord.
-func (m *MemoryTx) RepeatRecord(r MemoryRecord, at time.Time) {
+// RepeatRecord notes that a version in force was said again, and keeps it until
+// then at least, nil for as long as before. If it is not in force any more that is as for
+// EndRecord.
+func (m *MemoryTx) RepeatRecord(r MemoryRecord, at time.Time, until *time.Time) {
 	if !m.owns(r) {
 		return
 	}
 	m.tx.write(exec(m.tx.q.RepeatMemoryRecord, dbsqlc.RepeatMemoryRecordParams{
-		Tenant: m.tenant(), ID: r.ID, Version: int32(r.Version), Room: m.roomName(), RepeatedAt: at,
+		Tenant: m.tenant(), ID: r.ID, Version: int32(r.Version), Room: m.roomName(), RepeatedAt: at, ExpiresAt: until,
 	}))
 }
 

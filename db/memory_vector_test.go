@@ -66,7 +66,7 @@ func TestLTM6AnotherDimension(t *testing.T) {
 	if got := found(t, d, room, inSpace(asking(room, "green"), 0, 1, 0)); got != "m-2 keyword" {
 		t.Errorf("the new one before: %s", got)
 	}
-	missing, err := d.Unembedded(ctx, "acme", space, 10)
+	missing, err := d.Unembedded(ctx, "acme", space, "", 10)
 	if err != nil || len(missing) != 2 || string(missing[0].Value) != `"blue"` {
 		t.Fatalf("%+v, %v", missing, err)
 	}
@@ -281,7 +281,7 @@ func TestPlanOfRecall(t *testing.T) {
 	room := roomOf("acme", "ann")
 	note(t, d, room, ofUser(room), noted{id: "m-1", text: "blue", degrees: 0})
 	note(t, d, room, room.Scopes()[1], noted{id: "m-2", text: "blue", degrees: 0})
-	const args = "'{production/user/ann,production/agent_role/helper}', '{note}', 'acme', '{profile_preference}', now(), 8, '{1,2}', '{0,1}', 100, 50, " +
+	const args = "8, '{production/user/ann,production/agent_role/helper}', '{note}', 'acme', '{profile_preference}', now(), '{1,2}', '{0,1}', 100, 50, " +
 		"'[1,0]', repeat('0', 1024)::bit(1024), 'plane', 2, '{production/user/ann}', 400, '{production/agent_role/helper}', 1"
 	check := func(when string) {
 		t.Helper()

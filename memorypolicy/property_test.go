@@ -191,7 +191,7 @@ func TestLTM4ResolveProperties(t *testing.T) {
 			if overlap != ended {
 				t.Fatalf("%s: overlaps %v, ends %v", f.ID, overlap, ended)
 			}
-			if ended && r.Step == memorypolicy.Replace && bytes.EqualFold(f.Value, d.Value) && f.ValidUntil.After(now) && c.ValidUntil == nil &&
+			if ended && r.Step == memorypolicy.Replace && bytes.EqualFold(f.Value, d.Value) && f.ValidUntil.After(now) && c.ValidUntil != nil && c.ValidUntil.Equal(*f.ValidUntil) &&
 				f.Validation == agent.MemoryUserConfirmed && (f.ValidFrom == nil || !f.ValidFrom.After(now)) && (c.ValidFrom == nil || !c.ValidFrom.After(now)) &&
 				c.SourceType == agent.SourceTrustedTool {
 				t.Fatal("the same was replaced and not merged")

@@ -100,9 +100,10 @@ func (r *resolving) put(inForce []InForce) {
 }
 
 // repeats reports whether the candidate adds nothing to f, which has the same
-// value: neither another end, nor somebody more reliable who vouches for it.
+// value: neither another end nor none, nor somebody more reliable who vouches for it.
 func (r *resolving) repeats(f InForce) bool {
-	if until := r.c.ValidUntil; until != nil && (f.ValidUntil == nil || !micro(*until).Equal(micro(*f.ValidUntil))) {
+	until := r.c.ValidUntil
+	if (until == nil) != (f.ValidUntil == nil) || until != nil && !micro(*until).Equal(micro(*f.ValidUntil)) {
 		return false
 	}
 	return reliability(r.d.Validation) <= reliability(f.Validation)
@@ -115,6 +116,9 @@ func (r *resolving) weigh(live []InForce) {
 		return
 	}
 	for _, f := range live {
+		if f.ValidFrom != nil && f.ValidFrom.After(r.c.Now) {
+			r.demand(Confirm, "conflict.planned", "something else was to become true later, and would end: the user is asked")
+		}
 		if r.temporary(f) {
 			r.demand(Confirm, "conflict.temporary", "it is true for a time only, and would end for good what is in force: the user is asked")
 		}

@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// proposePatience bounds how long a candidate waits to be put on record.
-	proposePatience = time.Hour
+	// proposePatience bounds how long a candidate waits to be put on record: until
+	// then it stands in this history alone.
+	proposePatience = 14 * 24 * time.Hour
 	// judgePatience bounds one judgment. What could not be judged is on record as
 	// proposed, and ReconcileMemory starts it again.
 	judgePatience = 10 * time.Minute

@@ -71,6 +71,8 @@ const (
 	reconcilePatience = 30 * time.Minute
 	// maxRounds bounds one ReconcileMemory; what is left is found by the next.
 	maxRounds = 20
+	// maxStarted bounds the children of one history.
+	maxStarted = 2_000
 	// maxListed bounds what a result lists of writes and lessons.
 	maxListed = 50
 )
@@ -109,7 +111,7 @@ func ReconcileMemory(ctx workflow.Context, in agent.ReconcileInput) (agent.Recon
 		total.Reindex, total.More = found.Reindex, found.More
 		total.Writes = atMost(append(total.Writes, found.Writes...))
 		total.Lessons = atMost(append(total.Lessons, found.Lessons...))
-		if !found.More {
+		if !found.More || len(writes)+len(lessons) >= maxStarted {
 			break
 		}
 	}

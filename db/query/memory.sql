@@ -36,12 +36,16 @@ INSERT INTO memory_tenant (name) VALUES (@tenant) ON CONFLICT (name) DO NOTHING;
 SELECT name FROM memory_tenant ORDER BY name;
 
 -- name: RefuseForgotten :exec
--- What was said before its user had all forgotten is not proposed any more: FL004.
--- It comes after the keys are shared, in a statement of its own.
+-- What was said before its user had all forgotten is not proposed any more, nor what
+-- is of the key of a record that was forgotten since: FL004. A tombstone does not say
+-- what it held. It comes after the keys are shared, in a statement of its own.
 SELECT CASE WHEN EXISTS (
         SELECT FROM memory_erasure e
         JOIN run r ON r.tenant = e.tenant AND r.id = @run_id
-        WHERE e.tenant = @tenant AND e.user_id = @user_id AND e.kind = 'memory' AND r.user_id = e.user_id AND r.created_at <= e.requested_at)
+        WHERE e.tenant = @tenant AND e.user_id = @user_id AND r.user_id = e.user_id AND r.created_at <= e.requested_at
+          AND (e.kind = 'memory' OR (e.kind = 'record' AND EXISTS (
+                SELECT FROM memory_record f
+                WHERE f.tenant = e.tenant AND f.id = e.record_id AND f.room = @room AND f.key = @key))))
     AND NOT EXISTS (SELECT FROM memory_candidate c WHERE c.tenant = @tenant AND c.id = @id)
     THEN memory_refuse('FL004') ELSE false END;
 
@@ -102,6 +106,13 @@ SELECT * FROM memory_record
 WHERE tenant = @tenant AND room = @room AND subject = @subject AND key = @key AND identity_hash = @identity_hash AND status = 'active'
 ORDER BY valid_from NULLS FIRST, id;
 
+-- name: LastRetraction :many
+-- When what had the key and identity was last taken back.
+SELECT ended_at FROM memory_record
+WHERE tenant = @tenant AND room = @room AND key = @key AND identity_hash = @identity_hash AND status = 'retracted'
+ORDER BY ended_at DESC
+LIMIT 1;
+
 -- name: InsertMemoryRecord :exec
 INSERT INTO memory_record (tenant, id, version, room, scope_kind, scope_id, subject, user_id, environment, agent, kind, key, identity_hash, status,
                            value, evidence, value_hash, source_type, source_id, writer, run_id, conversation_id, candidate_id, confidence,
@@ -124,7 +135,8 @@ SELECT CASE WHEN EXISTS (SELECT FROM ended) THEN false ELSE memory_refuse('40001
 -- name: RepeatMemoryRecord :exec
 WITH repeated AS (
     UPDATE memory_record
-    SET repeats = repeats + 1, repeated_at = greatest(repeated_at, @repeated_at::timestamptz)
+    SET repeats = repeats + 1, repeated_at = greatest(repeated_at, @repeated_at::timestamptz),
+        expires_at = CASE WHEN expires_at IS NULL THEN NULL ELSE greatest(expires_at, sqlc.narg('expires_at')::timestamptz) END
     WHERE tenant = @tenant AND id = @id AND version = @version AND room = @room AND status = 'active'
     RETURNING version
 )

@@ -261,7 +261,8 @@ WITH expired AS (
         SELECT x.id FROM memory_candidate x
         WHERE x.tenant = @tenant AND x.state IN ('proposed', 'waiting_review', 'waiting_confirmation')
           AND CASE x.state
-                WHEN 'proposed' THEN x.created_at < @given_up::timestamptz OR (x.tries >= 8 AND x.updated_at <= @stale_since::timestamptz)
+                WHEN 'proposed' THEN x.created_at < @given_up::timestamptz OR (x.tries >= 8 AND x.updated_at <= @stale_since::timestamptz
+                    AND NOT coalesce((SELECT n.status IN ('queued', 'running', 'waiting_confirmation') FROM run n WHERE n.tenant = @tenant AND n.id = x.run_id), false))
                 ELSE x.expires_at <= @stale_since END
         LIMIT @max_rows
         FOR UPDATE SKIP LOCKED))
@@ -283,6 +284,8 @@ WHERE c.tenant = @tenant AND c.id = ANY (ARRAY(
     WHERE x.tenant = @tenant AND x.state IN ('proposed', 'waiting_review', 'waiting_confirmation') AND x.tries < 8
       AND x.updated_at <= @stale_since::timestamptz AND x.updated_at + x.tries * x.tries * interval '1 hour' <= @stale_since
       AND (x.state = 'proposed' OR (x.expires_at > now() AND x.updated_at + interval '1 day' <= @stale_since))
+      -- How an open run ends decides about what it has proposed.
+      AND NOT coalesce((SELECT n.status IN ('queued', 'running', 'waiting_confirmation') FROM run n WHERE n.tenant = @tenant AND n.id = x.run_id), false)
     ORDER BY x.updated_at
     LIMIT @max_rows
     FOR UPDATE SKIP LOCKED))

@@ -16,11 +16,10 @@ SELECT count(*) FROM memory_influence i
 WHERE i.tenant = @tenant AND i.run_id = @run_id AND i.user_id = @user_id;
 
 -- name: GivenMemories :many
--- What a run was given, in the version that is in force now: not an older one than
--- it was given.
+-- What a run was given, as far as that very version is in force.
 SELECT sqlc.embed(r)
 FROM memory_influence i
-JOIN memory_record r ON r.tenant = i.tenant AND r.id = i.record_id AND r.version >= i.version
+JOIN memory_record r ON r.tenant = i.tenant AND r.id = i.record_id AND r.version = i.version
 WHERE i.tenant = @tenant AND i.run_id = @run_id AND i.user_id = @user_id
   AND r.room = ANY (@rooms::text[]) AND memory_in_force(r, @at::timestamptz)
 ORDER BY i.rank;

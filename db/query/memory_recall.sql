@@ -1,6 +1,9 @@
 -- name: RecallMemory :many
 -- What is remembered in rooms: what has one of the keys first, then what shares
--- words with the question or is near to it, fused by reciprocal rank.
+-- words with the question or is near to it, fused by reciprocal rank. What has a key
+-- and nothing else is given half of the places, or those that stay free, and of each
+-- key the newest comes before the second of any: one of many does not crowd out the
+-- only one.
 --
 -- Each way of finding goes through its candidates from the best one on, looks up
 -- the primary row, and stops when it has enough: what was deleted and not cleared
@@ -10,17 +13,19 @@
 -- keeps the planner from looking rows up by room whose ID is known, which it does
 -- while the tables are new.
 WITH exact AS MATERIALIZED (
-    SELECT f.id, f.version
-    FROM unnest(@rooms::text[]) AS a (room)
-    CROSS JOIN unnest(@keys::text[]) AS b (key)
-    CROSS JOIN LATERAL (
-        SELECT r.id, r.version, r.written_at
-        FROM memory_record r
-        WHERE r.tenant = @tenant AND r.room = a.room AND r.key = b.key AND r.status = 'active' AND r.kind = ANY (@kinds::text[])
-          AND memory_in_force(r, @at::timestamptz)
-        ORDER BY r.written_at DESC, r.id
-        LIMIT @max_hits) f
-    ORDER BY f.written_at DESC, f.id
+    SELECT n.id, n.version, row_number() OVER (ORDER BY n.nth, n.written_at DESC, n.id) AS place, @max_hits::integer AS most
+    FROM (
+        SELECT f.id, f.version, f.written_at, row_number() OVER (PARTITION BY b.key ORDER BY f.written_at DESC, f.id) AS nth
+        FROM unnest(@rooms::text[]) AS a (room)
+        CROSS JOIN unnest(@keys::text[]) AS b (key)
+        CROSS JOIN LATERAL (
+            SELECT r.id, r.version, r.written_at
+            FROM memory_record r
+            WHERE r.tenant = @tenant AND r.room = a.room AND r.key = b.key AND r.status = 'active' AND r.kind = ANY (@kinds::text[])
+              AND memory_in_force(r, @at::timestamptz)
+            ORDER BY r.written_at DESC, r.id
+            LIMIT @max_hits) f) n
+    ORDER BY n.nth, n.written_at DESC, n.id
     LIMIT @max_hits
 ), asked AS MATERIALIZED (
     -- The words of the question, hashed under the keys of each subject.
@@ -130,19 +135,19 @@ WITH exact AS MATERIALIZED (
     -- and individual rank learning methods", SIGIR 2009, with their k of 60. A hit
     -- by key counts more than any sum of two ranks.
     SELECT c.id, c.version, sum(c.score)::float8 AS score, string_agg(c.via, '+' ORDER BY c.place)::text AS via,
-           min(c.place) AS place
+           min(c.place) AS place, bool_and(c.spare) AS spare
     FROM (
-        SELECT x.id, x.version, 1::float8 AS score, 'exact' AS via, 1 AS place FROM exact x
+        SELECT x.id, x.version, (1 + 1 / (60 + x.place)::float8) AS score, 'exact' AS via, 1 AS place, 2 * x.place > x.most + 1 AS spare FROM exact x
         UNION ALL
-        SELECT k.id, k.version, 1 / (60 + row_number() OVER (ORDER BY k.score DESC, k.doc DESC))::float8, 'keyword', 2 FROM keyword k
+        SELECT k.id, k.version, 1 / (60 + row_number() OVER (ORDER BY k.score DESC, k.doc DESC))::float8, 'keyword', 2, false FROM keyword k
         UNION ALL
-        SELECT v.id, v.version, 1 / (60 + row_number() OVER (ORDER BY v.distance, v.id))::float8, 'vector', 3 FROM vector v) c
+        SELECT v.id, v.version, 1 / (60 + row_number() OVER (ORDER BY v.distance, v.id))::float8, 'vector', 3, false FROM vector v) c
     GROUP BY c.id, c.version
-    ORDER BY sum(c.score) DESC, min(c.place), c.id
+    ORDER BY bool_and(c.spare), sum(c.score) DESC, min(c.place), c.id
     LIMIT @max_hits
 )
 SELECT sqlc.embed(r), f.score, f.via
 FROM memory_record r
 JOIN fused f ON f.id = r.id AND f.version = r.version
 WHERE r.tenant = @tenant AND r.id = ANY (ARRAY(SELECT x.id FROM fused x)) AND (r.room = ANY (@rooms::text[])) IS TRUE
-ORDER BY f.score DESC, f.place, r.id;
+ORDER BY f.spare, f.score DESC, f.place, r.id;

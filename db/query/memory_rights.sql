@@ -25,10 +25,14 @@ ORDER BY r.id, r.version DESC;
 
 -- name: MemoryVersions :many
 -- All versions of a record, newest first: all of them for nobody, else those that
--- belong to the person or come from the person.
-SELECT * FROM memory_record
-WHERE tenant = @tenant AND id = @id AND (@user_id::text = '' OR subject = @user_id OR user_id = @user_id)
-ORDER BY version DESC;
+-- belong to the person or come from the person, or belong to what the person takes
+-- part in.
+SELECT r.* FROM memory_record r
+WHERE r.tenant = @tenant AND r.id = @id
+  AND (@user_id::text = '' OR r.subject = @user_id OR r.user_id = @user_id OR EXISTS (
+        SELECT FROM memory_participant p
+        WHERE p.tenant = @tenant AND p.kind = r.scope_kind AND p.id = r.scope_id AND p.user_id = @user_id AND p.removed_at IS NULL))
+ORDER BY r.version DESC;
 
 -- name: MemoryKeys :many
 SELECT * FROM subject_key WHERE tenant = @tenant AND subject = ANY (@subjects::text[]);

@@ -71,6 +71,7 @@ func TestOwners(t *testing.T) {
 		"MemoryWriteInput":  {agent.MemoryWriteInput{ID: "m-1", Room: room, Candidate: &agent.MemoryCandidate{Quote: canary}}, ann},
 		"a memory's ID":     {agent.MemoryWriteInput{ID: canary, Room: room}, deployment},
 		"SettleMemoryInput": {agent.SettleMemoryInput{ID: "m-1", Room: room, Token: canary}, deployment},
+		"LearnInput":        {agent.LearnInput{Run: ref, Room: agent.MemoryRoom{Scope: ref.Scope}, DefinitionDigest: canary}, deployment},
 		"MemoryVerdict":     {agent.MemoryVerdict{ID: canary}, deployment},
 		"ForgetInput":       {agent.ForgetInput{ID: canary, Room: room}, deployment},
 		"EraseInput":        {agent.EraseInput{ID: canary, Tenant: "acme", User: "ann"}, deployment},

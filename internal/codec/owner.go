@@ -31,6 +31,16 @@ type subject struct {
 	User   string `json:"user"`
 }
 
+// lesson reports whether a payload is an agent.LearnInput, which names a run and no
+// content. ReconcileMemory starts lessons of many users, and has to be replayed
+// after the keys of one of them are gone.
+func lesson(p *common.Payload) bool {
+	var in agent.LearnInput
+	read := json.NewDecoder(bytes.NewReader(p.GetData()))
+	read.DisallowUnknownFields()
+	return read.Decode(&in) == nil && in.Run.RunID != "" && in.DefinitionDigest != "" && in.Room.Scope == in.Run.Scope
+}
+
 type scoped struct {
 	Scope subject `json:"scope"`
 }
@@ -59,6 +69,9 @@ func ownerOf(p *common.Payload) vault.Owner {
 	}
 	if len(named.Candidate) == 0 || string(named.Candidate) == "null" {
 		named.Room = scoped{}
+	}
+	if lesson(p) {
+		return vault.Owner{}
 	}
 	for _, s := range []subject{named.subject, named.Scope, named.Run.Scope, named.Ref.Scope, named.Request, named.Room.Scope} {
 		if agent.ValidID(s.Tenant) && agent.ValidID(s.User) {

@@ -168,7 +168,7 @@ func (s *Store) ProposeMemory(ctx context.Context, c db.MemoryCandidate) (stored
 		d, key := tx.data, namedKey{c.Room.Scope.Tenant, c.ID}
 		if old, known := d.candidates.get(key); known {
 			if old.request != string(whole) || old.Scope != c.Scope {
-				return conflict("memory_candidate_pkey")
+				return db.ErrOtherRequest
 			}
 			stored = cloneCandidate(old.MemoryCandidate)
 			return nil
@@ -290,6 +290,20 @@ func (m *memoryTx) HoldIdentity(ctx context.Context, key, identity string) (list
 	return list, wrap("hold memory identity", err)
 }
 
+// LastRetraction implements activities.MemoryTx.
+func (m *memoryTx) LastRetraction(ctx context.Context, key, identity string) (last time.Time, err error) {
+	err = m.read(ctx, func() error {
+		for at, r := range m.data.records.rows {
+			if at.tenant == m.scope.Tenant && r.Environment == m.room.Scope.Environment && r.Scope == m.held && r.Subject == m.held.Subject(m.scope.User) &&
+				r.Key == key && r.IdentityHash == identityHash(key, identity) && r.Status == db.MemoryRetracted && r.EndedAt.After(last) {
+				last = *r.EndedAt
+			}
+		}
+		return nil
+	})
+	return last, wrap("look for a retraction", err)
+}
+
 // outlive deletes what is past its retention.
 func (tx *tx) outlive(key recordKey, r db.MemoryRecord) {
 	tx.bury(key, r, "retention")
@@ -405,7 +419,7 @@ func (tx *tx) unindex(key namedKey) (keywords, vectors int) {
 }
 
 // RepeatRecord implements activities.MemoryTx.
-func (m *memoryTx) RepeatRecord(r db.MemoryRecord, at time.Time) {
+func (m *memoryTx) RepeatRecord(r db.MemoryRecord, at time.Time, until *time.Time) {
 	m.queue(func() error {
 		key := recordKey{namedKey{m.scope.Tenant, r.ID}, r.Version}
 		stored, ok := m.data.records.get(key)
@@ -417,6 +431,10 @@ func (m *memoryTx) RepeatRecord(r db.MemoryRecord, at time.Time) {
 			repeated = *stored.RepeatedAt
 		}
 		stored.Repeats, stored.RepeatedAt = stored.Repeats+1, &repeated
+		if stored.ExpiresAt != nil && until != nil && until.After(*stored.ExpiresAt) {
+			later := micros(*until)
+			stored.ExpiresAt = &later
+		}
 		m.data.records.put(m.tx, key, stored)
 		return nil
 	})

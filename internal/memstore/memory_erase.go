@@ -73,6 +73,9 @@ func (s *Store) EraseSubject(ctx context.Context, in agent.EraseInput, _ int) (s
 				step.Blocked = "open_run"
 			}
 		}
+		if step.Blocked == "" && tx.data.unsettled(in.Tenant, in.User) {
+			step.Blocked = "unsettled_write"
+		}
 		tx.forget(func(r db.MemoryRecord) bool { return r.Subject == in.User || r.User == in.User }, in.By, &row.receipt)
 		tx.clearCandidates(in.User, "", &row.receipt)
 		if step.Done = step.Blocked == ""; step.Done {
@@ -85,6 +88,17 @@ func (s *Store) EraseSubject(ctx context.Context, in agent.EraseInput, _ int) (s
 	return step, wrap("erase subject", err)
 }
 
+// unsettled reports whether nobody knows of a write of a user whether it happened.
+func (d *data) unsettled(tenant, user string) bool {
+	for at, i := range d.intents.rows {
+		run, _ := d.runs.get(runKey{tenant, i.RunID})
+		if at.tenant == tenant && run.Scope.User == user && (i.Result == db.WriteOpen || i.Result == db.WriteUnknown) {
+			return true
+		}
+	}
+	return false
+}
+
 // erasure returns the request of an ID, which is made if it is new.
 func (tx *tx) erasure(id string, fresh erasureRow) (erasureRow, error) {
 	row, known := tx.data.erasures.get(namedKey{tx.scope.Tenant, id})
@@ -92,7 +106,7 @@ func (tx *tx) erasure(id string, fresh erasureRow) (erasureRow, error) {
 		return fresh, check(id != "", "memory_erasure_id_check")
 	}
 	if row.kind != fresh.kind || row.record != fresh.record || row.receipt.Subject != fresh.receipt.Subject {
-		return row, conflict("memory_erasure_pkey")
+		return row, db.ErrOtherRequest
 	}
 	return row, nil
 }

@@ -40,6 +40,22 @@ func (s *Store) Memories(tenant string) (list []db.MemoryRecord) {
 	return list
 }
 
+// Candidates returns what was proposed in a run, oldest first, whether or not its
+// user may still see it.
+func (s *Store) Candidates(tenant, runID string) (list []db.MemoryCandidate) {
+	s.inspect(func(d *data) {
+		for at, row := range d.candidates.rows {
+			if at.tenant == tenant && row.RunID == runID {
+				list = append(list, cloneCandidate(row.MemoryCandidate))
+			}
+		}
+	})
+	slices.SortFunc(list, func(a, b db.MemoryCandidate) int {
+		return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
 // Influences returns what a run was given, in order of rank.
 func (s *Store) Influences(tenant, runID string) (list []db.MemoryInfluence) {
 	s.inspect(func(d *data) { list = d.given(runKey{tenant, runID}) })

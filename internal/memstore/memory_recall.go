@@ -72,11 +72,14 @@ func (d *data) recall(room agent.MemoryRoom, q db.RecallQuery) []db.RecallHit {
 			place(f, i+1)
 		}
 	}
+	// Of each key the newest comes before the second of any.
+	nth := map[string]int{}
 	rank(func(f *found) float64 {
-		if i := slices.Index(q.Keys, f.record.Key); i >= 0 {
-			return float64(len(q.Keys) - i)
+		if !slices.Contains(q.Keys, f.record.Key) {
+			return 0
 		}
-		return 0
+		nth[f.record.Key]++
+		return 1 / float64(nth[f.record.Key])
 	}, func(f *found, n int) { f.exact = n })
 	weights := d.weights(room.Scope.Tenant, visible, q.Tokens)
 	rank(func(f *found) (sum float64) {
@@ -97,12 +100,25 @@ func (d *data) recall(room agent.MemoryRoom, q db.RecallQuery) []db.RecallHit {
 	}, func(f *found, n int) { f.vector = n })
 
 	var hits []db.RecallHit
+	places := map[string]int{}
 	for _, f := range visible {
 		if h, ok := f.hit(); ok {
 			hits = append(hits, h)
+			places[f.record.ID] = f.exact
 		}
 	}
-	slices.SortStableFunc(hits, func(a, b db.RecallHit) int { return cmp.Compare(b.Score, a.Score) })
+	// What has a key and nothing else is given half of the places, or those that stay
+	// free.
+	spare := func(h db.RecallHit) bool { return h.Via == "exact" && places[h.Record.ID]*2 > q.Limit+1 }
+	slices.SortStableFunc(hits, func(a, b db.RecallHit) int {
+		if s := spare(a); s != spare(b) {
+			if s {
+				return 1
+			}
+			return -1
+		}
+		return cmp.Compare(b.Score, a.Score)
+	})
 	return hits[:min(len(hits), max(q.Limit, 0))]
 }
 
@@ -111,7 +127,7 @@ func (f *found) hit() (db.RecallHit, bool) {
 	var via []string
 	score := 0.0
 	if f.exact > 0 {
-		via, score = append(via, "exact"), score+1
+		via, score = append(via, "exact"), score+1+1/float64(fusion+f.exact)
 	}
 	for _, list := range []struct {
 		name string
@@ -207,7 +223,7 @@ func (s *Store) GivenMemories(ctx context.Context, room agent.MemoryRoom, runID 
 func (d *data) givenRecords(room agent.MemoryRoom, key runKey, now time.Time) (list []db.MemoryRecord) {
 	for _, i := range d.given(key) {
 		for at, r := range d.records.rows {
-			if at.namedKey == (namedKey{key.tenant, i.Record}) && r.Version >= i.Version && inForce(r, now) && seen(room, r) {
+			if at.namedKey == (namedKey{key.tenant, i.Record}) && r.Version == i.Version && inForce(r, now) && seen(room, r) {
 				list = append(list, cloneRecord(r))
 			}
 		}
@@ -246,11 +262,11 @@ func (d *data) knows(e db.MemoryEmbedder) bool {
 }
 
 // Unembedded implements activities.Memory.
-func (s *Store) Unembedded(ctx context.Context, tenant string, e db.MemoryEmbedder, limit int) (list []db.MemoryRecord, err error) {
+func (s *Store) Unembedded(ctx context.Context, tenant string, e db.MemoryEmbedder, after string, limit int) (list []db.MemoryRecord, err error) {
 	err = s.in(ctx, background(tenant), func(tx *tx) error {
 		for at, r := range tx.data.records.rows {
 			row, ok := tx.data.vectors.get(vectorKey{at.namedKey, e})
-			if at.tenant == tenant && r.Status == db.MemoryActive && (!ok || row.version != r.Version) {
+			if at.tenant == tenant && r.ID > after && r.Status == db.MemoryActive && (!ok || row.version != r.Version) {
 				list = append(list, cloneRecord(r))
 			}
 		}

@@ -280,7 +280,7 @@ var memoryCases = map[string]func(*subject){
 		q.Tokens = []string{"tea", "coffee"}
 		s.want("recalled", s.recall(alone, q), `m1.2 keyword "coffee"`)
 		s.memo(alone, ofAda, func(tx activities.MemoryTx) error {
-			tx.RepeatRecord(second[0], start.Add(time.Hour))
+			tx.RepeatRecord(second[0], start.Add(time.Hour), nil)
 			return nil
 		})
 		third := hold("preference.food", "")
@@ -434,11 +434,11 @@ var memoryCases = map[string]func(*subject){
 			tx.StoreRecord(wrote(first.ID, 2, `"new"`, func(r *db.MemoryRecord) { r.Key = first.Key }), words("tea"))
 			return nil
 		})
-		s.want("newer version", s.given(alone, "r1", start), first.ID+".2 "+second.ID+".1")
+		s.want("another version", s.given(alone, "r1", start), second.ID+".1")
 		if _, err := s.memory.ForgetMemory(ctx, agent.ForgetInput{ID: "f1", Room: alone, Record: second.ID, By: "ada"}, 100); err != nil {
 			s.Fatal(err)
 		}
-		s.want("forgotten", s.given(alone, "r1", start), first.ID+".2")
+		s.want("forgotten", s.given(alone, "r1", start), "")
 		n, err = s.memory.GiveMemories(ctx, alone, "none", hits[:1])
 		s.want("a run that is not there", []any{n, err}, "[0 <nil>]")
 		n, err = s.memory.GiveMemories(ctx, bobs, "r1", nil)

@@ -115,12 +115,24 @@ var memoryWorkCases = map[string]func(*subject){
 		his.Tokens = []string{"tea"}
 		s.want("bob", s.recall(bobs, his), `m2.1 keyword "his"`)
 	},
+	"erasure waits for a write": func(s *subject) {
+		r := s.approved()
+		in := agent.EraseInput{ID: "e1", Tenant: "acme", User: "ada", By: "ada"}
+		step, err := s.memory.EraseSubject(ctx, in, 100)
+		s.want("run", []any{step.Done, step.Blocked, err}, "[false open_run <nil>]")
+		state := s.closeRun(r, "", 1)
+		s.do(ada, func(tx activities.Tx) error {
+			return tx.MoveRun(state.Run, db.Move{To: agent.StatusFailed, Reason: agent.ReasonOutcomeUnknown})
+		})
+		step, err = s.memory.EraseSubject(ctx, in, 100)
+		s.want("write", []any{step.Done, step.Blocked, err}, "[false unsettled_write <nil>]")
+	},
 	"embedders": func(s *subject) {
 		s.embedders()
 		s.keep(alone, ofAda, wrote("m1", 1, `"tea"`), axis(0, "tea"))
 		s.keep(alone, ofAda, wrote("m2", 1, `"red"`, func(r *db.MemoryRecord) { r.Key = "preference.colour" }), words("red"))
 		missing := func(e db.MemoryEmbedder) string {
-			list, err := s.memory.Unembedded(ctx, "acme", e, 10)
+			list, err := s.memory.Unembedded(ctx, "acme", e, "", 10)
 			if err != nil {
 				s.Fatal(err)
 			}
@@ -134,7 +146,7 @@ var memoryWorkCases = map[string]func(*subject){
 		state, err := s.memory.Embedders(ctx, other)
 		s.want("building", []any{state, err}, []any{db.EmbedderState{Serving: flat, Building: other}, nil})
 		s.want("of the new one", missing(other), `m1"tea" m2"red"`)
-		list, err := s.memory.Unembedded(ctx, "acme", other, 10)
+		list, err := s.memory.Unembedded(ctx, "acme", other, "", 10)
 		if err != nil {
 			s.Fatal(err)
 		}
@@ -166,7 +178,9 @@ var memoryWorkCases = map[string]func(*subject){
 		s.begin(ada, "talk", "r1")
 		s.queue(ada, func(tx activities.Tx) { tx.InsertLesson("r1") })
 		s.keep(alone, ofAda, wrote("m1", 1, `"tea"`, func(r *db.MemoryRecord) { r.ExpiresAt = until(time.Hour) }), words("tea"))
-		if _, err := s.memory.ProposeMemory(ctx, candidate("c1")); err != nil {
+		proposal := candidate("c1")
+		proposal.RunID = "" // of an open run it would not be due
+		if _, err := s.memory.ProposeMemory(ctx, proposal); err != nil {
 			s.Fatal(err)
 		}
 		tenants, err := s.memory.MemoryTenants(ctx)

@@ -18,6 +18,10 @@ import (
 // the next one does the same work.
 const reconcileCatchUp = time.Minute
 
+// reconcileLongest ends a round that does not end by itself: while it is open the
+// schedule starts no other.
+const reconcileLongest = 6 * time.Hour
+
 // keepMemory sees to it that the schedule of ReconcileMemory is there, by which
 // memory is looked through for what is left over or due (ERASE-2), and starts
 // a re-index if vectors of another embedder are to be built. It tries until both
@@ -76,7 +80,9 @@ func ensureSchedule(ctx context.Context, schedules client.ScheduleClient, taskQu
 	}
 	spec := client.ScheduleSpec{Intervals: []client.ScheduleIntervalSpec{{Every: every}}}
 	// Without arguments: all tenants, and nothing that would need a key.
-	action := &client.ScheduleWorkflowAction{ID: id, Workflow: agent.WorkflowReconcileMemory, TaskQueue: taskQueue}
+	action := &client.ScheduleWorkflowAction{
+		ID: id, Workflow: agent.WorkflowReconcileMemory, TaskQueue: taskQueue, WorkflowRunTimeout: reconcileLongest,
+	}
 	_, err := schedules.Create(ctx, client.ScheduleOptions{
 		ID: id, Spec: spec, Action: action, Overlap: enums.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: reconcileCatchUp,
 	})
@@ -98,7 +104,7 @@ func ensureSchedule(ctx context.Context, schedules client.ScheduleClient, taskQu
 // current reports whether a schedule is as these settings make it.
 func current(s client.Schedule, every time.Duration) bool {
 	action, ok := s.Action.(*client.ScheduleWorkflowAction)
-	return ok && action.Workflow == agent.WorkflowReconcileMemory && len(action.Args) == 0 &&
+	return ok && action.Workflow == agent.WorkflowReconcileMemory && len(action.Args) == 0 && action.WorkflowRunTimeout == reconcileLongest &&
 		s.Spec != nil && len(s.Spec.Intervals) == 1 && s.Spec.Intervals[0] == client.ScheduleIntervalSpec{Every: every}
 }
 

@@ -583,6 +583,46 @@ func (q *Queries) InsertMemoryTenant(ctx context.Context, db DBTX, tenant string
 	return err
 }
 
+const lastRetraction = `-- name: LastRetraction :many
+SELECT ended_at FROM memory_record
+WHERE tenant = $1 AND room = $2 AND key = $3 AND identity_hash = $4 AND status = 'retracted'
+ORDER BY ended_at DESC
+LIMIT 1
+`
+
+type LastRetractionParams struct {
+	Tenant       string
+	Room         string
+	Key          string
+	IdentityHash string
+}
+
+// When what had the key and identity was last taken back.
+func (q *Queries) LastRetraction(ctx context.Context, db DBTX, arg LastRetractionParams) ([]*time.Time, error) {
+	rows, err := db.Query(ctx, lastRetraction,
+		arg.Tenant,
+		arg.Room,
+		arg.Key,
+		arg.IdentityHash,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []*time.Time
+	for rows.Next() {
+		var ended_at *time.Time
+		if err := rows.Scan(&ended_at); err != nil {
+			return nil, err
+		}
+		items = append(items, ended_at)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const lessonFacts = `-- name: LessonFacts :many
 SELECT e.version, e.kind, e.key, e.value, e.tools, e.ask, e.message_id, e.run_id, e.call_id, e.tool, e.tool_version, e.seq, e.created_at
 FROM session_entry e
@@ -870,8 +910,11 @@ const refuseForgotten = `-- name: RefuseForgotten :exec
 SELECT CASE WHEN EXISTS (
         SELECT FROM memory_erasure e
         JOIN run r ON r.tenant = e.tenant AND r.id = $1
-        WHERE e.tenant = $2 AND e.user_id = $3 AND e.kind = 'memory' AND r.user_id = e.user_id AND r.created_at <= e.requested_at)
-    AND NOT EXISTS (SELECT FROM memory_candidate c WHERE c.tenant = $2 AND c.id = $4)
+        WHERE e.tenant = $2 AND e.user_id = $3 AND r.user_id = e.user_id AND r.created_at <= e.requested_at
+          AND (e.kind = 'memory' OR (e.kind = 'record' AND EXISTS (
+                SELECT FROM memory_record f
+                WHERE f.tenant = e.tenant AND f.id = e.record_id AND f.room = $4 AND f.key = $5))))
+    AND NOT EXISTS (SELECT FROM memory_candidate c WHERE c.tenant = $2 AND c.id = $6)
     THEN memory_refuse('FL004') ELSE false END
 `
 
@@ -879,16 +922,21 @@ type RefuseForgottenParams struct {
 	RunID  string
 	Tenant string
 	UserID string
+	Room   string
+	Key    string
 	ID     string
 }
 
-// What was said before its user had all forgotten is not proposed any more: FL004.
-// It comes after the keys are shared, in a statement of its own.
+// What was said before its user had all forgotten is not proposed any more, nor what
+// is of the key of a record that was forgotten since: FL004. A tombstone does not say
+// what it held. It comes after the keys are shared, in a statement of its own.
 func (q *Queries) RefuseForgotten(ctx context.Context, db DBTX, arg RefuseForgottenParams) error {
 	_, err := db.Exec(ctx, refuseForgotten,
 		arg.RunID,
 		arg.Tenant,
 		arg.UserID,
+		arg.Room,
+		arg.Key,
 		arg.ID,
 	)
 	return err
@@ -897,8 +945,9 @@ func (q *Queries) RefuseForgotten(ctx context.Context, db DBTX, arg RefuseForgot
 const repeatMemoryRecord = `-- name: RepeatMemoryRecord :exec
 WITH repeated AS (
     UPDATE memory_record
-    SET repeats = repeats + 1, repeated_at = greatest(repeated_at, $1::timestamptz)
-    WHERE tenant = $2 AND id = $3 AND version = $4 AND room = $5 AND status = 'active'
+    SET repeats = repeats + 1, repeated_at = greatest(repeated_at, $1::timestamptz),
+        expires_at = CASE WHEN expires_at IS NULL THEN NULL ELSE greatest(expires_at, $2::timestamptz) END
+    WHERE tenant = $3 AND id = $4 AND version = $5 AND room = $6 AND status = 'active'
     RETURNING version
 )
 SELECT CASE WHEN EXISTS (SELECT FROM repeated) THEN false ELSE memory_refuse('40001') END
@@ -906,6 +955,7 @@ SELECT CASE WHEN EXISTS (SELECT FROM repeated) THEN false ELSE memory_refuse('40
 
 type RepeatMemoryRecordParams struct {
 	RepeatedAt time.Time
+	ExpiresAt  *time.Time
 	Tenant     string
 	ID         string
 	Version    int32
@@ -915,6 +965,7 @@ type RepeatMemoryRecordParams struct {
 func (q *Queries) RepeatMemoryRecord(ctx context.Context, db DBTX, arg RepeatMemoryRecordParams) error {
 	_, err := db.Exec(ctx, repeatMemoryRecord,
 		arg.RepeatedAt,
+		arg.ExpiresAt,
 		arg.Tenant,
 		arg.ID,
 		arg.Version,

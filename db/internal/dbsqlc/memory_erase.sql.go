@@ -156,6 +156,8 @@ WHERE c.tenant = $1 AND c.id = ANY (ARRAY(
     WHERE x.tenant = $1 AND x.state IN ('proposed', 'waiting_review', 'waiting_confirmation') AND x.tries < 8
       AND x.updated_at <= $2::timestamptz AND x.updated_at + x.tries * x.tries * interval '1 hour' <= $2
       AND (x.state = 'proposed' OR (x.expires_at > now() AND x.updated_at + interval '1 day' <= $2))
+      -- How an open run ends decides about what it has proposed.
+      AND NOT coalesce((SELECT n.status IN ('queued', 'running', 'waiting_confirmation') FROM run n WHERE n.tenant = $1 AND n.id = x.run_id), false)
     ORDER BY x.updated_at
     LIMIT $3
     FOR UPDATE SKIP LOCKED))
@@ -291,7 +293,8 @@ WITH expired AS (
         SELECT x.id FROM memory_candidate x
         WHERE x.tenant = $1 AND x.state IN ('proposed', 'waiting_review', 'waiting_confirmation')
           AND CASE x.state
-                WHEN 'proposed' THEN x.created_at < $2::timestamptz OR (x.tries >= 8 AND x.updated_at <= $3::timestamptz)
+                WHEN 'proposed' THEN x.created_at < $2::timestamptz OR (x.tries >= 8 AND x.updated_at <= $3::timestamptz
+                    AND NOT coalesce((SELECT n.status IN ('queued', 'running', 'waiting_confirmation') FROM run n WHERE n.tenant = $1 AND n.id = x.run_id), false))
                 ELSE x.expires_at <= $3 END
         LIMIT $4
         FOR UPDATE SKIP LOCKED))

@@ -66,7 +66,7 @@ func (q *Queries) GiveMemories(ctx context.Context, db DBTX, arg GiveMemoriesPar
 const givenMemories = `-- name: GivenMemories :many
 SELECT r.tenant, r.id, r.version, r.room, r.scope_kind, r.scope_id, r.subject, r.user_id, r.environment, r.agent, r.kind, r.key, r.identity_hash, r.status, r.value, r.evidence, r.value_hash, r.source_type, r.source_id, r.writer, r.run_id, r.conversation_id, r.candidate_id, r.confidence, r.validation, r.consent_basis, r.sensitivity, r.valid_from, r.valid_until, r.expires_at, r.written_at, r.repeats, r.repeated_at, r.rules, r.policy_version, r.policy_digest, r.decided_by, r.ended_at, r.ended_by
 FROM memory_influence i
-JOIN memory_record r ON r.tenant = i.tenant AND r.id = i.record_id AND r.version >= i.version
+JOIN memory_record r ON r.tenant = i.tenant AND r.id = i.record_id AND r.version = i.version
 WHERE i.tenant = $1 AND i.run_id = $2 AND i.user_id = $3
   AND r.room = ANY ($4::text[]) AND memory_in_force(r, $5::timestamptz)
 ORDER BY i.rank
@@ -84,8 +84,7 @@ type GivenMemoriesRow struct {
 	MemoryRecord MemoryRecord
 }
 
-// What a run was given, in the version that is in force now: not an older one than
-// it was given.
+// What a run was given, as far as that very version is in force.
 func (q *Queries) GivenMemories(ctx context.Context, db DBTX, arg GivenMemoriesParams) ([]GivenMemoriesRow, error) {
 	rows, err := db.Query(ctx, givenMemories,
 		arg.Tenant,

@@ -15,18 +15,20 @@ import (
 
 const recallMemory = `-- name: RecallMemory :many
 WITH exact AS MATERIALIZED (
-    SELECT f.id, f.version
-    FROM unnest($2::text[]) AS a (room)
-    CROSS JOIN unnest($3::text[]) AS b (key)
-    CROSS JOIN LATERAL (
-        SELECT r.id, r.version, r.written_at
-        FROM memory_record r
-        WHERE r.tenant = $1 AND r.room = a.room AND r.key = b.key AND r.status = 'active' AND r.kind = ANY ($4::text[])
-          AND memory_in_force(r, $5::timestamptz)
-        ORDER BY r.written_at DESC, r.id
-        LIMIT $6) f
-    ORDER BY f.written_at DESC, f.id
-    LIMIT $6
+    SELECT n.id, n.version, row_number() OVER (ORDER BY n.nth, n.written_at DESC, n.id) AS place, $3::integer AS most
+    FROM (
+        SELECT f.id, f.version, f.written_at, row_number() OVER (PARTITION BY b.key ORDER BY f.written_at DESC, f.id) AS nth
+        FROM unnest($2::text[]) AS a (room)
+        CROSS JOIN unnest($4::text[]) AS b (key)
+        CROSS JOIN LATERAL (
+            SELECT r.id, r.version, r.written_at
+            FROM memory_record r
+            WHERE r.tenant = $1 AND r.room = a.room AND r.key = b.key AND r.status = 'active' AND r.kind = ANY ($5::text[])
+              AND memory_in_force(r, $6::timestamptz)
+            ORDER BY r.written_at DESC, r.id
+            LIMIT $3) f) n
+    ORDER BY n.nth, n.written_at DESC, n.id
+    LIMIT $3
 ), asked AS MATERIALIZED (
     -- The words of the question, hashed under the keys of each subject.
     SELECT ($7::bigint[])[i] AS token, ($8::integer[])[i] AS owner
@@ -61,7 +63,7 @@ WITH exact AS MATERIALIZED (
         SELECT r.id, r.version
         FROM memory_record r
         WHERE r.tenant = $1 AND r.id = k.record_id AND r.version = k.version AND (r.room = ANY ($2::text[])) IS TRUE
-          AND r.kind = ANY ($4::text[]) AND memory_in_force(r, $5::timestamptz)
+          AND r.kind = ANY ($5::text[]) AND memory_in_force(r, $6::timestamptz)
         OFFSET 0) f
     LIMIT $10::integer
 ), question AS MATERIALIZED (
@@ -96,7 +98,7 @@ WITH exact AS MATERIALIZED (
         SELECT r.id, r.version
         FROM memory_record r
         WHERE r.tenant = $1 AND r.id = c.record_id AND r.version = c.version AND (r.room = ANY ($2::text[])) IS TRUE
-          AND r.kind = ANY ($4::text[]) AND memory_in_force(r, $5::timestamptz)
+          AND r.kind = ANY ($5::text[]) AND memory_in_force(r, $6::timestamptz)
         OFFSET 0) f
     LIMIT $10::integer
 ), shared AS MATERIALIZED (
@@ -121,7 +123,7 @@ WITH exact AS MATERIALIZED (
         SELECT r.id, r.version
         FROM memory_record r
         WHERE r.tenant = $1 AND r.id = c.record_id AND r.version = c.version AND (r.room = ANY ($2::text[])) IS TRUE
-          AND r.kind = ANY ($4::text[]) AND memory_in_force(r, $5::timestamptz)
+          AND r.kind = ANY ($5::text[]) AND memory_in_force(r, $6::timestamptz)
         OFFSET 0) f
     LIMIT $10::integer
 ), vector AS MATERIALIZED (
@@ -135,31 +137,31 @@ WITH exact AS MATERIALIZED (
     -- and individual rank learning methods", SIGIR 2009, with their k of 60. A hit
     -- by key counts more than any sum of two ranks.
     SELECT c.id, c.version, sum(c.score)::float8 AS score, string_agg(c.via, '+' ORDER BY c.place)::text AS via,
-           min(c.place) AS place
+           min(c.place) AS place, bool_and(c.spare) AS spare
     FROM (
-        SELECT x.id, x.version, 1::float8 AS score, 'exact' AS via, 1 AS place FROM exact x
+        SELECT x.id, x.version, (1 + 1 / (60 + x.place)::float8) AS score, 'exact' AS via, 1 AS place, 2 * x.place > x.most + 1 AS spare FROM exact x
         UNION ALL
-        SELECT k.id, k.version, 1 / (60 + row_number() OVER (ORDER BY k.score DESC, k.doc DESC))::float8, 'keyword', 2 FROM keyword k
+        SELECT k.id, k.version, 1 / (60 + row_number() OVER (ORDER BY k.score DESC, k.doc DESC))::float8, 'keyword', 2, false FROM keyword k
         UNION ALL
-        SELECT v.id, v.version, 1 / (60 + row_number() OVER (ORDER BY v.distance, v.id))::float8, 'vector', 3 FROM vector v) c
+        SELECT v.id, v.version, 1 / (60 + row_number() OVER (ORDER BY v.distance, v.id))::float8, 'vector', 3, false FROM vector v) c
     GROUP BY c.id, c.version
-    ORDER BY sum(c.score) DESC, min(c.place), c.id
-    LIMIT $6
+    ORDER BY bool_and(c.spare), sum(c.score) DESC, min(c.place), c.id
+    LIMIT $3
 )
 SELECT r.tenant, r.id, r.version, r.room, r.scope_kind, r.scope_id, r.subject, r.user_id, r.environment, r.agent, r.kind, r.key, r.identity_hash, r.status, r.value, r.evidence, r.value_hash, r.source_type, r.source_id, r.writer, r.run_id, r.conversation_id, r.candidate_id, r.confidence, r.validation, r.consent_basis, r.sensitivity, r.valid_from, r.valid_until, r.expires_at, r.written_at, r.repeats, r.repeated_at, r.rules, r.policy_version, r.policy_digest, r.decided_by, r.ended_at, r.ended_by, f.score, f.via
 FROM memory_record r
 JOIN fused f ON f.id = r.id AND f.version = r.version
 WHERE r.tenant = $1 AND r.id = ANY (ARRAY(SELECT x.id FROM fused x)) AND (r.room = ANY ($2::text[])) IS TRUE
-ORDER BY f.score DESC, f.place, r.id
+ORDER BY f.spare, f.score DESC, f.place, r.id
 `
 
 type RecallMemoryParams struct {
 	Tenant      string
 	Rooms       []string
+	MaxHits     int32
 	Keys        []string
 	Kinds       []string
 	At          time.Time
-	MaxHits     int32
 	Tokens      []int64
 	Owners      []int32
 	FirstDepth  int32
@@ -181,7 +183,10 @@ type RecallMemoryRow struct {
 }
 
 // What is remembered in rooms: what has one of the keys first, then what shares
-// words with the question or is near to it, fused by reciprocal rank.
+// words with the question or is near to it, fused by reciprocal rank. What has a key
+// and nothing else is given half of the places, or those that stay free, and of each
+// key the newest comes before the second of any: one of many does not crowd out the
+// only one.
 //
 // Each way of finding goes through its candidates from the best one on, looks up
 // the primary row, and stops when it has enough: what was deleted and not cleared
@@ -194,10 +199,10 @@ func (q *Queries) RecallMemory(ctx context.Context, db DBTX, arg RecallMemoryPar
 	rows, err := db.Query(ctx, recallMemory,
 		arg.Tenant,
 		arg.Rooms,
+		arg.MaxHits,
 		arg.Keys,
 		arg.Kinds,
 		arg.At,
-		arg.MaxHits,
 		arg.Tokens,
 		arg.Owners,
 		arg.FirstDepth,

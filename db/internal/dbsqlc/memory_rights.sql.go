@@ -580,9 +580,12 @@ func (q *Queries) MemoryKeys(ctx context.Context, db DBTX, arg MemoryKeysParams)
 }
 
 const memoryVersions = `-- name: MemoryVersions :many
-SELECT tenant, id, version, room, scope_kind, scope_id, subject, user_id, environment, agent, kind, key, identity_hash, status, value, evidence, value_hash, source_type, source_id, writer, run_id, conversation_id, candidate_id, confidence, validation, consent_basis, sensitivity, valid_from, valid_until, expires_at, written_at, repeats, repeated_at, rules, policy_version, policy_digest, decided_by, ended_at, ended_by FROM memory_record
-WHERE tenant = $1 AND id = $2 AND ($3::text = '' OR subject = $3 OR user_id = $3)
-ORDER BY version DESC
+SELECT r.tenant, r.id, r.version, r.room, r.scope_kind, r.scope_id, r.subject, r.user_id, r.environment, r.agent, r.kind, r.key, r.identity_hash, r.status, r.value, r.evidence, r.value_hash, r.source_type, r.source_id, r.writer, r.run_id, r.conversation_id, r.candidate_id, r.confidence, r.validation, r.consent_basis, r.sensitivity, r.valid_from, r.valid_until, r.expires_at, r.written_at, r.repeats, r.repeated_at, r.rules, r.policy_version, r.policy_digest, r.decided_by, r.ended_at, r.ended_by FROM memory_record r
+WHERE r.tenant = $1 AND r.id = $2
+  AND ($3::text = '' OR r.subject = $3 OR r.user_id = $3 OR EXISTS (
+        SELECT FROM memory_participant p
+        WHERE p.tenant = $1 AND p.kind = r.scope_kind AND p.id = r.scope_id AND p.user_id = $3 AND p.removed_at IS NULL))
+ORDER BY r.version DESC
 `
 
 type MemoryVersionsParams struct {
@@ -592,7 +595,8 @@ type MemoryVersionsParams struct {
 }
 
 // All versions of a record, newest first: all of them for nobody, else those that
-// belong to the person or come from the person.
+// belong to the person or come from the person, or belong to what the person takes
+// part in.
 func (q *Queries) MemoryVersions(ctx context.Context, db DBTX, arg MemoryVersionsParams) ([]MemoryRecord, error) {
 	rows, err := db.Query(ctx, memoryVersions, arg.Tenant, arg.ID, arg.UserID)
 	if err != nil {
