@@ -53,11 +53,15 @@
 //
 // An agent with memory recalls what Suite.Remember put there and what earlier runs
 // of the Suite left; Result.Recalled is what a run was given, and Suite.Memories
-// what is in force. Config.Extractor plays the model that says what can be learned,
-// and Result.Learned is what became of it: the memory policy decides as in
-// production, and what waits for a person expires unless an event confirms it.
-// Suite.Skip lets weeks pass between runs, Suite.Join makes users participants of
-// groups and projects.
+// what is in force. Config.Extractor plays the model that says what can be learned
+// from the user's words; without it nothing is found in them, and the facts of tools
+// are learned all the same. Result.Learned is what became of it: the memory policy
+// decides as in production, and what waits for a person expires unless an event
+// confirms it. That takes the days that it takes, and the next run begins after
+// them. Decisions that are not believed are among Result.Refusals. Suite.Skip lets
+// weeks pass between runs, Suite.Join and Leave say who takes part in groups and
+// projects, Suite.Erase erases a user. These and Suite.Memories are about tenant
+// acme, whose user ann Suite.Request is from.
 //
 // # What the model sees
 //

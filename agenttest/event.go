@@ -93,8 +93,10 @@ func BeforeActivity(name string) Moment { return Moment{kind: beforeActivity, na
 // of it.
 func AfterActivity(name string) Moment { return Moment{kind: afterActivity, name: name} }
 
-// MemoryWaits is when a memory that was proposed in the run waits for a person. It
-// comes after the run's end; the person takes ThinkTime.
+// MemoryWaits is when a memory that was proposed in the run waits for a person, or
+// does so anew because what it would replace changed. It comes after the run's end,
+// once for each memory; the person takes ThinkTime. Until somebody decides, or the
+// memory expires, no other run of the Suite begins.
 func MemoryWaits() Moment { return Moment{kind: memoryWaits} }
 
 // Action is what happens at a Moment.
@@ -151,14 +153,14 @@ func ForgeAs(approver string) Action {
 	}}
 }
 
-// SendAgain sends the last token once more.
+// SendAgain sends the last token once more, of a plan or of a memory.
 func SendAgain() Action {
 	return Action{name: "SendAgain", do: func(r *run) {
-		if r.lastToken == "" {
+		if r.sendAgain == nil {
 			r.t.Errorf("agenttest: SendAgain: no token was sent yet")
 			return
 		}
-		r.sendToken(r.lastToken)
+		r.sendAgain()
 	}}
 }
 

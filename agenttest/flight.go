@@ -216,12 +216,21 @@ func (r *run) delivered(result any) {
 	switch out := result.(type) {
 	case agent.PreparedWrite:
 		if out.Plan != nil {
-			r.after(ThinkTime, func() { r.reach(PlanWaits()) })
+			r.after(ThinkTime, func() { r.reach(PlanWaits(), "") })
 		}
 	case agent.MemoryVerdict:
-		if out.State == agent.MemoryWaitingConfirmation || out.State == agent.MemoryWaitingReview {
-			r.after(ThinkTime, func() { r.reach(MemoryWaits()) })
+		r.waits(out)
+	case agent.SettledMemory:
+		if out.Refused == "" {
+			r.waits(out.MemoryVerdict)
 		}
+	}
+}
+
+// waits has a person look at a memory that waits for one.
+func (r *run) waits(v agent.MemoryVerdict) {
+	if waits(v.State) {
+		r.after(ThinkTime, func() { r.reach(MemoryWaits(), v.ID) })
 	}
 }
 

@@ -205,7 +205,7 @@ func TestLTM6(t *testing.T) {
 	hidden.Value = `{"service":"payment-api","property":"dashboard","value":"wiki/unvalidated"}`
 	suite.Remember(service("payment-api", "wiki/payment"), hidden,
 		agenttest.Memory{Key: "profile.name", Value: `"Ann"`}, agenttest.Memory{Key: "preference.language", Value: `"en"`},
-		agenttest.Memory{Key: "preference.reply_style", Value: `"concise"`})
+		agenttest.Memory{Key: "preference.reply_style", Value: `"brief"`})
 	result := suite.Run("Where is the payment-api runbook?")
 	if len(result.Recalled) != 3 || result.Memory.Records != 3 {
 		t.Fatalf("recalled %+v, %+v", result.Recalled, result.Memory)

@@ -95,9 +95,12 @@ type Write struct {
 	Sends int
 }
 
-// Refusal is an approval that was not believed.
+// Refusal is an approval that was not believed, of a write or of a memory.
 type Refusal struct {
+	// CallID is the write's, empty for a memory.
 	CallID string
+	// Memory is the key of the memory that it was about, empty for a write.
+	Memory string
 	Code   agent.RefusalCode
 	// Approver is empty unless the signature was good.
 	Approver string
@@ -164,7 +167,6 @@ func (r *run) stored(result *Result) {
 		r.t.Fatalf("agenttest: %v", err)
 	}
 	result.Answer = report.Answer
-	r.memories(result)
 	for _, c := range report.Calls() {
 		call := Call{ID: c.ID, Tool: c.Tool, Status: c.Status, Executions: c.Executions}
 		if stored, ok := r.suite.store.Call(r.req.Tenant, r.req.RunID, c.ID); ok {
@@ -190,6 +192,8 @@ func (r *run) stored(result *Result) {
 	for _, f := range report.Refusals {
 		result.Refusals = append(result.Refusals, Refusal{CallID: f.CallID, Code: f.Code, Approver: f.Approver})
 	}
+	// The refusals of a run's memories come after it.
+	r.memories(result)
 	for _, t := range report.Transitions {
 		result.Transitions = append(result.Transitions, Transition{From: t.From, To: t.To, Reason: t.Reason, At: t.At.Sub(r.began)})
 	}

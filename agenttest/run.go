@@ -64,8 +64,10 @@ type run struct {
 	ended   time.Time
 	prompts []model.Request
 
-	// lastToken is used on the loop only.
-	lastToken string
+	// sendAgain sends the last token once more, about is the memory that the moment
+	// is about. Both are used on the loop only.
+	sendAgain func()
+	about     string
 }
 
 // appointment is something to do at a point of virtual time.
@@ -124,7 +126,7 @@ func (r *run) play() {
 	}()
 	for _, e := range r.events {
 		if e.moment.kind == elapsed {
-			r.planned = append(r.planned, &appointment{at: r.began.Add(e.moment.at), do: func() { r.reach(e.moment) }})
+			r.planned = append(r.planned, &appointment{at: r.began.Add(e.moment.at), do: func() { r.reach(e.moment, "") }})
 		}
 	}
 	input := []any{r.req}
@@ -249,29 +251,31 @@ func (r *run) onLoop(do func()) bool {
 	return true
 }
 
-// reach is a moment that comes on the loop, if it comes during the run.
-func (r *run) reach(m Moment) {
+// reach is a moment that comes on the loop, if it comes during the run. about is
+// the memory that waits, if one does.
+func (r *run) reach(m Moment, about string) {
 	if _, ended := r.endedAt(); ended && m.kind != memoryWaits {
 		return
 	}
 	if e := r.take(m); e != nil {
-		r.act(e, 0)
+		r.act(e, 0, about)
 	}
 }
 
 // act takes the actions of an event from the i-th on, on the loop. Wait puts off
 // the rest.
-func (r *run) act(e *Event, i int) {
+func (r *run) act(e *Event, i int, about string) {
 	for ; i < len(e.actions); i++ {
 		a := e.actions[i]
 		r.note("%s: %s", e.moment, a.name)
 		if a.wait > 0 {
 			r.after(a.wait, func() {
 				e.done++
-				r.act(e, i+1)
+				r.act(e, i+1, about)
 			})
 			return
 		}
+		r.about = about
 		r.do(e, a)
 	}
 }
@@ -303,7 +307,7 @@ func (r *run) fire(ctx context.Context, w *worker, m Moment) (replace func() err
 				// Nothing is left here to wait with.
 				r.onLoop(func() {
 					e.done++
-					r.act(e, i)
+					r.act(e, i, "")
 				})
 				break
 			}
@@ -317,6 +321,7 @@ func (r *run) fire(ctx context.Context, w *worker, m Moment) (replace func() err
 				if a.replace != nil {
 					replace = a.replace
 				}
+				r.about = ""
 				r.do(e, a)
 			}
 		})
@@ -350,6 +355,7 @@ func (r *run) crash() {
 func (r *run) supersede(message string) {
 	newer := r.suite.Request(message)
 	newer.Tenant, newer.User, newer.Environment, newer.Conversation = r.req.Tenant, r.req.User, r.req.Environment, r.req.Conversation
+	newer.Group, newer.Project = r.req.Group, r.req.Project
 	out, err := r.current().runs.BeginRun(context.Background(), agent.BeginRunInput{Request: newer, StartedAt: r.now()})
 	if err != nil {
 		r.t.Errorf("agenttest: Supersede: the newer run could not begin: %v", err)
@@ -421,6 +427,6 @@ func (r *run) decide(key approval.Key, approver string, decision approval.Decisi
 }
 
 func (r *run) sendToken(token string) {
-	r.lastToken = token
-	r.env.SignalWorkflow(agent.SignalApproval, agent.Approval{Token: token})
+	r.sendAgain = func() { r.env.SignalWorkflow(agent.SignalApproval, agent.Approval{Token: token}) }
+	r.sendAgain()
 }

@@ -56,8 +56,8 @@ type Config struct {
 	// Extractor plays the model that says what can be learned from a run, whichever
 	// one the definition names; Extracts makes one. It is asked when a run has
 	// ended, and the run goes on until what it proposes is decided. Without it
-	// nothing is learned, whatever the definition says: a script knows what it is
-	// asked.
+	// nothing is found in the words of users, as with Extracts(); the facts of tools
+	// are learned all the same.
 	Extractor scripted.Script
 	// MemoryPolicy decides what is remembered and read; nil is the built-in one.
 	MemoryPolicy *memorypolicy.Policy
@@ -98,7 +98,6 @@ const (
 func New(t testing.TB, config Config) *Suite {
 	t.Helper()
 	config.Definition.Summary.Off = config.Definition.Summary.Off || !config.Summaries
-	config.Definition.Memory.Learn = config.Definition.Memory.Learn && config.Extractor != nil
 	s := &Suite{t: t, config: config, model: config.Model, key: approval.NewKey(), stranger: approval.NewKey(), catalogue: model.DefaultCatalogue()}
 	s.clock.set(time.Now)
 	s.store = memstore.New(s.clock.now)
@@ -129,6 +128,9 @@ func (s *Suite) prepare() (err error) {
 	}
 	if s.memoryPolicy = c.MemoryPolicy; s.memoryPolicy == nil {
 		s.memoryPolicy = memorypolicy.Default()
+	}
+	if err := checkFacts(c.Definition.Memory, s.memoryPolicy); err != nil {
+		return err
 	}
 	if s.embedder, err = hashing.New(hashing.Options{}); err != nil {
 		return err

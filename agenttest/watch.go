@@ -87,6 +87,11 @@ type watchedModel struct{ worker *worker }
 
 func (m watchedModel) Generate(ctx context.Context, req model.Request, stream func(model.Delta)) (model.Response, error) {
 	w, r := m.worker, m.worker.run
+	extracts := r.suite.asksExtractor(req)
+	if extracts && r.suite.config.Extractor == nil {
+		// A script knows what it is asked: nobody notices, and nothing is found.
+		return scripted.New(Extracts()).Generate(ctx, req, stream)
+	}
 	r.mu.Lock()
 	r.prompts = append(r.prompts, cloneRequest(req))
 	r.mu.Unlock()
@@ -94,7 +99,6 @@ func (m watchedModel) Generate(ctx context.Context, req model.Request, stream fu
 	if _, err := r.fire(ctx, w, ModelCalled()); err != nil || w.isDead() != nil {
 		return model.Response{}, late(err)
 	}
-	extracts := forExtractor(req)
 	if r.suite.model != nil && !extracts {
 		return r.suite.model.Generate(ctx, req, stream)
 	}
