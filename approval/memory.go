@@ -235,6 +235,32 @@ func (o *Office) decideMemory(ctx context.Context, person Approver, shown Memory
 	}, nil
 }
 
+// MemoryStanding returns a proposed memory as it stands, decided or not and without
+// its content, for the user whom it comes from and for whoever may review it:
+// ErrNotFound for everybody else.
+func (o *Office) MemoryStanding(ctx context.Context, person Approver, id string) (db.MemoryCandidate, error) {
+	c, err := o.standing(ctx, person, id)
+	if err != nil {
+		return db.MemoryCandidate{}, fmt.Errorf("look up memory: %w", err)
+	}
+	c.Content = nil
+	return c, nil
+}
+
+func (o *Office) standing(ctx context.Context, person Approver, id string) (db.MemoryCandidate, error) {
+	if err := person.check(); err != nil {
+		return db.MemoryCandidate{}, err
+	}
+	c, err := o.db.CandidateOfTenant(ctx, person.Tenant, id)
+	if err != nil {
+		return db.MemoryCandidate{}, own(err)
+	}
+	if person.User != c.Room.Scope.User {
+		return c, hidden(MayReview(o.policies, c, person.User))
+	}
+	return c, nil
+}
+
 // hidden keeps who may not decide about a candidate from learning that there is
 // one.
 func hidden(err error) error {

@@ -253,6 +253,34 @@ func TestLTM3WhoMayNotSign(t *testing.T) {
 	}
 }
 
+// TestMemoryStanding: how a proposal stands is for the user whom it comes from and
+// for who may review it, decided or not, and never its content.
+func TestMemoryStanding(t *testing.T) {
+	t.Parallel()
+	o := openReviews(t)
+	o.candidate(t, "ada", "m-1", agent.MemoryWaitingConfirmation, nil)
+	o.candidate(t, "ada", "m-2", agent.MemoryWaitingReview, nil)
+	o.exec(t, "UPDATE memory_candidate SET state = 'declined', decided_by = 'ada', content = NULL, nonce = '', plan_hash = '' WHERE id = 'm-1'")
+	for id, want := range map[string]agent.MemoryState{"m-1": agent.MemoryDeclined, "m-2": agent.MemoryWaitingReview} {
+		for _, who := range []approval.Approver{ada, bob} {
+			if c, err := o.MemoryStanding(ctx, who, id); err != nil || c.State != want || c.Content != nil || id == "m-1" && c.DecidedBy != "ada" {
+				t.Errorf("%s for %s: %+v, %v", id, who.User, c, err)
+			}
+		}
+		for _, who := range []approval.Approver{carl, stranger} {
+			if c, err := o.MemoryStanding(ctx, who, id); !errors.Is(err, approval.ErrNotFound) || c.ID != "" {
+				t.Errorf("%s for %s of %s: %+v, %v", id, who.User, who.Tenant, c, err)
+			}
+		}
+	}
+	if _, err := o.MemoryStanding(ctx, ada, "m-9"); !errors.Is(err, approval.ErrNotFound) {
+		t.Errorf("no such memory: %v", err)
+	}
+	if _, err := o.MemoryStanding(ctx, approval.Approver{Tenant: "acme"}, "m-1"); err == nil {
+		t.Error("nobody was told")
+	}
+}
+
 // TestLTM3AlteredMemory: a candidate that is not what its hash was made of is
 // neither shown nor signed, and keeps nobody from the others.
 func TestLTM3AlteredMemory(t *testing.T) {

@@ -135,7 +135,12 @@ func (a *app) main(ctx context.Context, args []string) int {
 		return exitOK
 	}
 	var ended *exit
-	if !errors.As(err, &ended) {
+	switch {
+	case errors.As(err, &ended):
+	case ctx.Err() != nil && errors.Is(err, context.Canceled):
+		// What was sent says so itself.
+		ended = &exit{exitInterrupted, "interrupted"}
+	default:
 		ended = &exit{codeOf(ctx, err), err.Error()}
 	}
 	if ended.text != "" {
@@ -170,7 +175,7 @@ func (a *app) command() *cobra.Command {
 			"memory and keys. What shows or sends content needs FAIRLEAD_ENCRYPTION_KEY.\n\n" +
 			"Exit codes: 0 the run succeeded or the decision was accepted, 1 it failed or was refused,\n" +
 			"2 wrong usage or a request that cannot become a run, 3 Temporal or PostgreSQL cannot be\n" +
-			"reached or nobody answered in time, 4 the run was canceled.",
+			"reached or nobody answered in time, 4 the run was canceled, 130 interrupted.",
 		SilenceErrors: true, SilenceUsage: true,
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 		Args:              cobra.ArbitraryArgs,
@@ -300,13 +305,32 @@ func (a *app) notice(format string, args ...any) {
 	fmt.Fprintln(a.errOut, printable(fmt.Sprintf(format, args...)))
 }
 
+// Classes of SQLSTATE that say why a server lets nobody in.
+const (
+	classDatabase = "3D"
+	classLogin    = "28"
+)
+
+// unavailable says why the database takes no work, as far as the server told.
+func unavailable(err error, settings config.Config) string {
+	var stored *db.Error
+	url, variable := settings.Redacted().Database.URL, config.Variable("database.url")+", else DATABASE_URL"
+	switch errors.As(err, &stored); {
+	case stored != nil && strings.HasPrefix(stored.Code, classDatabase):
+		return fmt.Sprintf("there is no such database: %s, which %s names; worker migrate brings an empty one up to date", url, variable)
+	case stored != nil && strings.HasPrefix(stored.Code, classLogin):
+		return fmt.Sprintf("PostgreSQL refuses the login of %s, which %s names", url, variable)
+	}
+	return fmt.Sprintf("PostgreSQL cannot be reached at %s; is it running? (%s names another)", url, variable)
+}
+
 // explain turns a failed read into what a person can act on.
 func (a *app) explain(err error, runID, tenant string) error {
 	switch {
 	case errors.Is(err, db.ErrNotFound):
 		return usagef("there is no run %s in tenant %s that this user may see; see starter list --tenant %s", runID, tenant, tenant)
 	case errors.Is(err, db.ErrUnavailable):
-		return &exit{exitUnreachable, "PostgreSQL cannot be reached at " + a.settings.Redacted().Database.URL + "; is it running?"}
+		return &exit{exitUnreachable, unavailable(err, a.settings)}
 	case errors.Is(err, db.ErrKeysDestroyed):
 		return usagef("the user's keys were destroyed: nobody can read the user's content any more, and no run can be started for the user (starter show without --content shows what is left)")
 	case errors.Is(err, vault.ErrWrapped):

@@ -30,6 +30,8 @@ type fakeOffice struct {
 
 	// waiting are the memories that wait for decisions.
 	waiting approval.PendingMemories
+	// standing are proposals by their ID, for who may know of them.
+	standing map[string]db.MemoryCandidate
 
 	filter  approval.Filter
 	signed  []string

@@ -51,8 +51,8 @@ func openReader(ctx context.Context, settings config.Config) (reader, error) {
 
 // openEngine connects to Temporal. Payloads are encrypted if there are a key and
 // a database; without, results and states cannot be read, and everything else can.
-func openEngine(ctx context.Context, settings config.Config) (engine, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+func openEngine(interrupt context.Context, settings config.Config) (engine, error) {
+	ctx, cancel := context.WithTimeout(interrupt, callTimeout)
 	defer cancel()
 	options := settings.Temporal.Options()
 	options.Logger = telemetry.TemporalLogger(zap.NewNop())
@@ -67,6 +67,9 @@ func openEngine(ctx context.Context, settings config.Config) (engine, error) {
 	c, err := client.DialContext(ctx, options)
 	if err != nil {
 		closeKeys()
+		if interrupt.Err() != nil {
+			return nil, interruptedBeforeSending()
+		}
 		return nil, &exit{exitUnreachable, fmt.Sprintf("Temporal cannot be reached at %s (namespace %s); is it running? (TEMPORAL_ADDRESS names another)",
 			settings.Temporal.Address, settings.Temporal.Namespace)}
 	}

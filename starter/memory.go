@@ -12,6 +12,7 @@ import (
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/internal/config"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 // memories is what the starter reads of long-term memory, and who takes part in
@@ -30,6 +31,8 @@ type memories interface {
 	AddParticipant(ctx context.Context, tenant string, scope agent.MemoryScope, user, by string) error
 	RemoveParticipant(ctx context.Context, tenant string, scope agent.MemoryScope, user, by string) error
 	ListRuns(ctx context.Context, filter db.RunFilter) ([]db.RunSummary, error)
+	LookUpKeys(ctx context.Context, owner vault.Owner) (*vault.Keys, error)
+	MemoryTenants(ctx context.Context) ([]string, error)
 	Close()
 }
 

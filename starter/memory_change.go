@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/spf13/cobra"
@@ -51,7 +52,7 @@ func (a *app) correctMemory(ctx context.Context, r remembered, id, text string) 
 	defer m.Close()
 	record, err := readOne(ctx, m, r, id)
 	if err != nil {
-		return a.explainMemory(err, r.noMemory(id))
+		return a.explainMemory(err, "")
 	}
 	if record.Status != db.MemoryActive {
 		return usagef("memory %s is not in force (%s): there is nothing to correct", id, record.Status)
@@ -82,7 +83,7 @@ func (a *app) correctMemory(ctx context.Context, r remembered, id, text string) 
 		return err
 	}
 	c, err := a.awaitVerdict(ctx, verdictWait{
-		engine: temporal, memories: m, tenant: r.tenant, id: write.ID,
+		engine: temporal, memories: m, tenant: r.tenant, id: write.ID, sent: "correction",
 		done: func(c db.MemoryCandidate) bool { return c.State != agent.MemoryProposed },
 	})
 	if err != nil {
@@ -98,7 +99,11 @@ func (a *app) correctMemory(ctx context.Context, r remembered, id, text string) 
 func readOne(ctx context.Context, m memories, r remembered, id string) (db.MemoryRecord, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
-	return m.Memory(ctx, r.tenant, r.user, id)
+	record, err := m.Memory(ctx, r.tenant, r.user, id)
+	if err != nil {
+		return record, r.missing(ctx, m, id, err)
+	}
+	return record, nil
 }
 
 // correction reads what was typed as a value of the same type as the one before.
@@ -169,14 +174,33 @@ func (a *app) memoryForgetCommand() *cobra.Command {
 
 func (a *app) forgetMemory(ctx context.Context, r remembered, w waitFlags, id string) error {
 	var record db.MemoryRecord
-	err := a.readMemory(ctx, r.noMemory(id), func(ctx context.Context, m memories) (err error) {
-		record, err = m.Memory(ctx, r.tenant, r.user, id)
+	err := a.readMemory(ctx, "", func(ctx context.Context, m memories) (err error) {
+		record, err = readOne(ctx, m, r, id)
 		return err
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case record.Status == db.MemoryDeleted:
+		return a.forgottenBefore(r, record)
 	}
 	return a.forget(ctx, w, agent.ForgetInput{Room: r.roomOf(record.Environment, record.Scope), Record: id, By: r.user})
+}
+
+// forgottenDocument is a memory that was forgotten before.
+type forgottenDocument struct {
+	ID          string     `json:"id"`
+	ForgottenAt *time.Time `json:"forgotten_at,omitempty"`
+	ForgottenBy string     `json:"forgotten_by,omitempty"`
+}
+
+func (a *app) forgottenBefore(r remembered, record db.MemoryRecord) error {
+	if a.json {
+		return printJSON(a.out, forgottenDocument{record.ID, record.EndedAt, record.EndedBy}, "  ")
+	}
+	fmt.Fprintf(a.out, "Memory %s is forgotten already, since %s%s. The receipts: starter memory receipts %s\n",
+		record.ID, clock(moment(record.EndedAt)), by(oneLine(record.EndedBy, 128)), r.args())
+	return nil
 }
 
 func (a *app) forgetAll(ctx context.Context, r remembered, w waitFlags, sure bool) error {
@@ -240,13 +264,15 @@ func (a *app) memoryEraseCommand() *cobra.Command {
 	var r remembered
 	var w waitFlags
 	var sure, by string
+	var unknown bool
 	c := &cobra.Command{
 		Use:   "erase --user USER --yes-erase USER",
 		Short: "Erase a user: all that is remembered, and the keys of all else",
 		Long: "Erases a user for good: forgets all that is remembered, destroys the keys of everything else\n" +
 			"that is stored of the user, and prints the receipt. Waits for the end of the user's runs and\n" +
 			"says for which. Says what is lost and asks; without a terminal, --yes-erase answers by\n" +
-			"naming the user again. A second request joins the first.",
+			"naming the user again. A second request joins the first. Of a user of whom nothing is stored\n" +
+			"nothing is erased, because the name may be mistyped; --unknown-user insists.",
 		Args: noArguments(""),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := r.check(true); err != nil {
@@ -263,22 +289,28 @@ func (a *app) memoryEraseCommand() *cobra.Command {
 			case sure == "" && !a.canAsk():
 				return usagef("nobody can be asked here: give --yes-erase %s to erase this user of tenant %s for good", r.user, r.tenant)
 			}
-			return a.eraseUser(c.Context(), r, w, by, sure != "")
+			return a.eraseUser(c.Context(), r, w, by, sure != "", unknown)
 		},
 	}
 	r.flags(c, true)
 	w.flags(c)
 	c.Flags().StringVar(&sure, "yes-erase", "", "the user's name again: do not ask")
 	c.Flags().StringVar(&by, "by", "", "who asks for it (default: the user)")
+	c.Flags().BoolVar(&unknown, "unknown-user", false, "erase even if nothing is stored of the user")
 	return c
 }
 
-func (a *app) eraseUser(ctx context.Context, r remembered, w waitFlags, by string, sure bool) error {
+func (a *app) eraseUser(ctx context.Context, r remembered, w waitFlags, by string, sure, unknown bool) error {
 	m, err := a.memories(ctx)
 	if err != nil {
 		return err
 	}
 	defer m.Close()
+	if !unknown {
+		if err := a.mustBeKnown(ctx, m, r); err != nil {
+			return err
+		}
+	}
 	if !sure {
 		fmt.Fprintf(a.errOut, erased, r.user, r.tenant)
 		switch answer, err := a.ask(ctx, "Type the user's name to erase: "); {

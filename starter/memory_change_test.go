@@ -65,7 +65,7 @@ func TestMemoryVerdicts(t *testing.T) {
 		"rejected":   {decided(agent.MemoryRejected, "", 0), exitRunFailed, "", "the policy refuses it: it is stored at once (rule mode.immediate)"},
 		"declined":   {decided(agent.MemoryDeclined, "", 0), exitRunFailed, "", "declined"},
 		"expired":    {decided(agent.MemoryExpired, "", 0), exitRunFailed, "", "nobody decided in time"},
-		"undecided":  {decided(agent.MemoryProposed, "", 0), exitUnreachable, "", "not_saved: nothing was decided about proposal "},
+		"undecided":  {decided(agent.MemoryProposed, "", 0), exitUnreachable, "", "the correction was sent and is kept, but nothing came of it within 30s (proposal "},
 	} {
 		c := remembering()
 		c.memories.verdicts = []db.MemoryCandidate{test.verdict}

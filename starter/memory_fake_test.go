@@ -7,6 +7,7 @@ import (
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/vault"
 )
 
 // fakeMemories holds memory as the database would show it to a user, and takes
@@ -21,8 +22,11 @@ type fakeMemories struct {
 	verdictErr   error
 	participants []db.Participant
 	receipts     []agent.ErasureReceipt
-	runs         []db.RunSummary
-	err          error
+	// keysErr is what looking up a user's keys says.
+	keysErr error
+	tenants []string
+	runs    []db.RunSummary
+	err     error
 
 	asked []string
 }
@@ -124,12 +128,18 @@ func (f *fakeMemories) RemoveParticipant(_ context.Context, tenant string, scope
 func (f *fakeMemories) ListRuns(_ context.Context, filter db.RunFilter) ([]db.RunSummary, error) {
 	var found []db.RunSummary
 	for _, r := range f.runs {
-		if r.Status == filter.Status && r.User == filter.User {
+		if (filter.Status == "" || r.Status == filter.Status) && r.User == filter.User {
 			found = append(found, r)
 		}
 	}
 	return found, nil
 }
+
+func (f *fakeMemories) LookUpKeys(context.Context, vault.Owner) (*vault.Keys, error) {
+	return nil, f.keysErr
+}
+
+func (f *fakeMemories) MemoryTenants(context.Context) ([]string, error) { return f.tenants, f.err }
 
 func (f *fakeMemories) Close() {}
 
@@ -243,6 +253,7 @@ func remembering() console {
 	return console{
 		engine: &fakeEngine{},
 		memories: &fakeMemories{
+			tenants: []string{"acme", "demo"},
 			records: []db.MemoryRecord{versions[0], versions[1], ownerMemory(), deletedMemory()}, candidates: proposals(),
 			traces: map[string]db.MemoryTrace{"m-1": traceOf(versions...), "m-2": traceOf(ownerMemory()), "m-66": urgentTicket()},
 			given:  []db.MemoryInfluence{{RunID: "run-99", Record: "m-66", Version: 1, User: "ann", Rank: 1, Via: "keyword+vector", At: at(14 * 24 * 3600 * 1000)}, {RunID: "run-99", Record: "m-55", Version: 3, User: "ann", Rank: 2, Via: "exact", At: at(14 * 24 * 3600 * 1000)}},

@@ -21,6 +21,10 @@ func (a *app) begin(ctx context.Context, temporal engine, j job) error {
 	switch err := temporal.Begin(ctx, j); {
 	case err == nil:
 		return nil
+	case ctx.Err() != nil && unsent(err):
+		return interruptedBeforeSending()
+	case ctx.Err() != nil:
+		return &exit{exitInterrupted, "interrupted; the request may have been sent or not, and asking again is safe"}
 	case errors.Is(err, errExists):
 		return &exit{exitRunFailed, fmt.Sprintf("the same is under way already (workflow %s); ask again when it has ended", j.workflowID)}
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrNoVault), errors.Is(err, db.ErrKeysDestroyed), errors.Is(err, vault.ErrWrapped):
@@ -31,6 +35,17 @@ func (a *app) begin(ctx context.Context, temporal engine, j job) error {
 	default:
 		return fmt.Errorf("send the request: %w", err)
 	}
+}
+
+// unsent reports whether an interrupted request failed before it left: the keys to
+// seal it with come from the database.
+func unsent(err error) bool {
+	var stored *db.Error
+	return errors.As(err, &stored)
+}
+
+func interruptedBeforeSending() error {
+	return &exit{exitInterrupted, "interrupted; nothing was sent"}
 }
 
 // await waits for a job's end and reads its result into result. waits, if not
@@ -104,6 +119,8 @@ type verdictWait struct {
 	engine     engine
 	memories   memories
 	tenant, id string
+	// sent names what was sent: correction or decision.
+	sent string
 	// done says that a candidate is decided; refused, if not nil, why a decision
 	// about it was not believed.
 	done    func(db.MemoryCandidate) bool
@@ -179,7 +196,7 @@ func (a *app) undecided(ctx context.Context, w verdictWait) error {
 	if served, err := w.engine.Served(ctx); err == nil && !served {
 		why = fmt.Sprintf("no worker takes work from task queue %s (worker run starts one)", a.settings.TaskQueue)
 	}
-	return &exit{exitUnreachable, fmt.Sprintf("%s: nothing was decided about proposal %s within %s, and what you sent is kept; %s", agent.MemoryNotSaved, w.id, verdictPatience, why)}
+	return &exit{exitUnreachable, fmt.Sprintf("the %s was sent and is kept, but nothing came of it within %s (proposal %s); %s", w.sent, verdictPatience, w.id, why)}
 }
 
 type verdictDocument struct {

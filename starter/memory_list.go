@@ -21,11 +21,13 @@ func (a *app) memoryListCommand() *cobra.Command {
 	var r remembered
 	var filter db.MemoryFilter
 	var kind string
+	var rejected bool
 	c := &cobra.Command{
 		Use:   "list --user USER",
 		Short: "Show what is remembered of a user, why, where it is seen and how long it is kept",
 		Long: "Shows what is remembered of a user: what is in force, with --past what was, and proposals about which\n" +
-			"nobody has decided. All of it is content.",
+			"nobody has decided. All of it is content. With --rejected it shows instead what was proposed and is\n" +
+			"not remembered, and the rule that refused it; its content was not kept.",
 		Args: noArguments(""),
 		RunE: func(c *cobra.Command, _ []string) error {
 			filter.Kind = agent.MemoryKind(kind)
@@ -36,6 +38,10 @@ func (a *app) memoryListCommand() *cobra.Command {
 				return usagef("--kind must be one of %s", kindNames())
 			case filter.Environment != "" && !agent.ValidID(filter.Environment), filter.Key != "" && !agent.ValidID(filter.Key):
 				return usagef("--environment and --key must be 1 to 128 ASCII letters, digits or . _ : @ -")
+			case rejected && filter.Past:
+				return usagef("say either --past or --rejected")
+			case rejected:
+				return a.listRefused(c.Context(), r, filter)
 			}
 			return a.listMemories(c.Context(), r, filter)
 		},
@@ -45,6 +51,7 @@ func (a *app) memoryListCommand() *cobra.Command {
 	c.Flags().StringVar(&kind, "kind", "", "only this kind: "+kindNames())
 	c.Flags().StringVar(&filter.Key, "key", "", "only under this key")
 	c.Flags().BoolVar(&filter.Past, "past", false, "show what is no longer in force as well")
+	c.Flags().BoolVar(&rejected, "rejected", false, "show the proposals that are not remembered, and why")
 	return c
 }
 
@@ -59,11 +66,15 @@ func kindNames() string {
 func (a *app) listMemories(ctx context.Context, r remembered, filter db.MemoryFilter) error {
 	var records []db.MemoryRecord
 	var proposals []db.MemoryCandidate
+	var ends [][]endedMemory
 	err := a.readMemory(ctx, "there is no such user", func(ctx context.Context, m memories) (err error) {
 		if records, err = allMemories(ctx, m, r, filter); err != nil {
 			return err
 		}
-		proposals, err = a.openProposals(ctx, m, r, filter)
+		if proposals, err = a.openProposals(ctx, m, r, filter); err != nil {
+			return err
+		}
+		ends, err = endsOf(ctx, m, r, proposals)
 		return err
 	})
 	if err != nil {
@@ -76,7 +87,7 @@ func (a *app) listMemories(ctx context.Context, r remembered, filter db.MemoryFi
 			document.Memories[i].Policy = nil
 		}
 		for i := range document.Proposals {
-			document.Proposals[i].Policy = nil
+			document.Proposals[i].Policy, document.Proposals[i].Ends = nil, toEndedDocuments(ends[i])
 		}
 		return printJSON(a.out, document, "  ")
 	}
@@ -91,15 +102,15 @@ func (a *app) listMemories(ctx context.Context, r remembered, filter db.MemoryFi
 			fmt.Fprintln(a.out)
 		}
 		fmt.Fprintln(a.out, a.paint(bold, "Proposals"))
-		for _, p := range proposals {
-			a.printProposal(p)
+		for i, p := range proposals {
+			a.printProposal(p, ends[i])
 			if how := howToDecide(p); how != "" {
 				fmt.Fprintln(a.out, a.paint(bold, "  "+how))
 			}
 		}
 	}
 	if len(records) == 0 && len(proposals) == 0 {
-		a.notice("Nothing is remembered of user %s in tenant %s.", r.user, r.tenant)
+		a.notice("Nothing%s is remembered of user %s in tenant %s.", thatFits(filter), r.user, r.tenant)
 	}
 	return nil
 }
@@ -114,12 +125,43 @@ func (a *app) openProposals(ctx context.Context, m memories, r remembered, f db.
 	if len(found) == maxProposals {
 		a.notice("There may be more proposals than the first %d.", maxProposals)
 	}
-	found = slices.DeleteFunc(found, func(c db.MemoryCandidate) bool {
-		return f.Environment != "" && c.Room.Scope.Environment != f.Environment || f.Kind != "" && c.Kind != f.Kind || f.Key != "" && c.Key != f.Key
-	})
+	found = slices.DeleteFunc(found, func(c db.MemoryCandidate) bool { return !fits(c, f) })
 	order := []agent.MemoryState{agent.MemoryWaitingConfirmation, agent.MemoryWaitingReview, agent.MemoryProposed}
 	slices.SortStableFunc(found, func(a, b db.MemoryCandidate) int { return slices.Index(order, a.State) - slices.Index(order, b.State) })
 	return found, nil
+}
+
+func fits(c db.MemoryCandidate, f db.MemoryFilter) bool {
+	return (f.Environment == "" || c.Room.Scope.Environment == f.Environment) && (f.Kind == "" || c.Kind == f.Kind) && (f.Key == "" || c.Key == f.Key)
+}
+
+// thatFits names a filter behind "nothing": what does not fit may be there.
+func thatFits(f db.MemoryFilter) string {
+	var flags []string
+	for _, flag := range [][2]string{{"--environment", f.Environment}, {"--kind", string(f.Kind)}, {"--key", f.Key}} {
+		if flag[1] != "" {
+			flags = append(flags, flag[0]+" "+flag[1])
+		}
+	}
+	if len(flags) == 0 {
+		return ""
+	}
+	return " that fits " + strings.Join(flags, " ")
+}
+
+// endsOf reads what each proposal would end, as far as the user may see it.
+func endsOf(ctx context.Context, m memories, r remembered, proposals []db.MemoryCandidate) ([][]endedMemory, error) {
+	list := make([][]endedMemory, len(proposals))
+	for i, c := range proposals {
+		if c.Content == nil || c.Content.Plan == nil {
+			continue
+		}
+		var err error
+		if list[i], err = readEnded(ctx, m, r.tenant, r.user, c.Content.Plan.Ends); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // howToDecide is what the one types who is waited for.
@@ -158,9 +200,11 @@ func (a *app) memoryShowCommand() *cobra.Command {
 
 func (a *app) showMemory(ctx context.Context, r remembered, id string) error {
 	var trace db.MemoryTrace
-	err := a.readMemory(ctx, r.noMemory(id), func(ctx context.Context, m memories) (err error) {
-		trace, err = m.TraceMemory(ctx, r.tenant, r.user, id)
-		return err
+	err := a.readMemory(ctx, "", func(ctx context.Context, m memories) (err error) {
+		if trace, err = m.TraceMemory(ctx, r.tenant, r.user, id); err != nil {
+			return r.missing(ctx, m, id, err)
+		}
+		return nil
 	})
 	if err != nil {
 		return err

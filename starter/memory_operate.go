@@ -83,6 +83,11 @@ func (a *app) reconcile(ctx context.Context, tenant string) error {
 	if err := a.requireContent(); err != nil {
 		return err
 	}
+	if tenant != "" {
+		if err := a.mustHaveMemory(ctx, tenant); err != nil {
+			return err
+		}
+	}
 	temporal, err := a.openEngine(ctx, a.settings)
 	if err != nil {
 		return err
@@ -102,7 +107,11 @@ func (a *app) reconcile(ctx context.Context, tenant string) error {
 			Writes: len(report.Writes), Lessons: len(report.Lessons), Reindex: report.Reindex, More: report.More,
 		}, "  ")
 	}
-	fmt.Fprintf(a.out, "Looked at %s.\n", count(report.Tenants, "tenant"))
+	looked := count(report.Tenants, "tenant")
+	if tenant != "" {
+		looked = "tenant " + tenant
+	}
+	fmt.Fprintf(a.out, "Looked at %s.\n", looked)
 	a.table(a.out, [][]cell{
 		{{"  expired", dim}, {text: count(report.Expired, "record")}},
 		{{"  residue", dim}, {text: fmt.Sprintf("%s of deleted memories, purged", count(report.Residue, "piece"))}},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -113,6 +114,29 @@ func (a *app) participantCommand(add bool) *cobra.Command {
 	c.Flags().StringVar(&user, "user", "", "user who takes part (required)")
 	c.Flags().StringVar(&by, "by", "", "operator: who you are (required)")
 	return c
+}
+
+// mustTakePart refuses a run in a group or project in which its user takes no part:
+// the worker would, after the run was shown as started.
+func (a *app) mustTakePart(ctx context.Context, request agent.RunRequest) error {
+	room := agent.MemoryRoom{Group: request.Group, Project: request.Project}
+	for _, scope := range room.Scopes() {
+		err := a.withMemories(ctx, "", func(ctx context.Context, m memories) error {
+			found, err := m.Participants(ctx, request.Tenant, scope)
+			if err != nil {
+				return err
+			}
+			if !slices.ContainsFunc(found, func(p db.Participant) bool { return p.User == request.User && p.RemovedAt == nil }) {
+				return usagef("user %s takes no part in %s %s of tenant %s, so no run was started; an operator lets the user in: starter memory participants add --%s %s --tenant %s --user %s --by YOU",
+					request.User, scope.Kind, scope.ID, request.Tenant, scope.Kind, scope.ID, request.Tenant, request.User)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // withMemories is readMemory for what is no content and needs no key.

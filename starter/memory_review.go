@@ -2,18 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/approval"
 	"github.com/fairlead/fairlead/db"
+	"github.com/fairlead/fairlead/internal/config"
 )
 
 // maxWaiting is how many waiting memories are looked through.
@@ -48,6 +47,15 @@ func (d *memoryDecision) check() error {
 	return nil
 }
 
+// onlyLists refuses flags of a decision where nothing is decided; missing says what
+// would be decided about.
+func (d *memoryDecision) onlyLists(missing string) error {
+	if d.yes || d.hash != "" {
+		return usagef("--yes and --hash are for a decision: give %s as well; nothing was decided", missing)
+	}
+	return nil
+}
+
 // again is what shows once more what waits.
 func (d *memoryDecision) again() string {
 	if d.review {
@@ -77,6 +85,9 @@ func (a *app) memoryReviewCommand() *cobra.Command {
 			case declining:
 				d.id, d.decision = decline, approval.Decline
 			default:
+				if err := d.onlyLists("--approve ID or --decline ID"); err != nil {
+					return err
+				}
 				return a.waitingMemories(c.Context(), d)
 			}
 			if !agent.ValidID(d.id) {
@@ -102,8 +113,11 @@ func (a *app) memoryConfirmCommand() *cobra.Command {
 			"answers, and --hash makes sure that it is what you saw. The decision is signed with\n" +
 			"FAIRLEAD_APPROVAL_KEY: who holds the key is believed to be --user.",
 		Args: func(c *cobra.Command, args []string) error {
-			if len(args) == 0 {
+			switch {
+			case len(args) == 0:
 				return nil
+			case len(args) > 1:
+				return usagef("%s decides about one proposal at a time, got %d IDs; without an ID it lists what waits", c.CommandPath(), len(args))
 			}
 			return oneMemory(c, args)
 		},
@@ -115,6 +129,9 @@ func (a *app) memoryConfirmCommand() *cobra.Command {
 			if len(args) == 0 {
 				if decline {
 					return usagef("--decline needs the ID of what is declined")
+				}
+				if err := d.onlyLists("the ID of the proposal"); err != nil {
+					return err
 				}
 				return a.waitingMemories(c.Context(), d)
 			}
@@ -152,7 +169,16 @@ func (a *app) waitingMemories(ctx context.Context, d memoryDecision) error {
 		return err
 	}
 	defer o.Close()
-	list, found, err := a.pendingMemories(ctx, o, d, 0)
+	waiting, found, err := a.pendingMemories(ctx, o, d, 0)
+	if err != nil {
+		return err
+	}
+	m, err := a.memories(ctx)
+	if err != nil {
+		return err
+	}
+	defer m.Close()
+	list, err := a.withEnds(ctx, m, d, waiting...)
 	if err != nil {
 		return err
 	}
@@ -171,12 +197,13 @@ func (a *app) waitingMemories(ctx context.Context, d memoryDecision) error {
 	return err
 }
 
-func (a *app) listWaiting(d memoryDecision, list []approval.Memory, found approval.PendingMemories) {
+func (a *app) listWaiting(d memoryDecision, list []proposedMemory, found approval.PendingMemories) {
 	for i, m := range list {
 		if i > 0 {
 			fmt.Fprintln(a.out)
 		}
 		a.printWaiting(m)
+		fmt.Fprintln(a.out)
 		if d.review {
 			fmt.Fprintln(a.out, a.paint(bold, fmt.Sprintf("%s --approve %s (or --decline)", d.again(), m.ID)))
 		} else {
@@ -187,7 +214,8 @@ func (a *app) listWaiting(d memoryDecision, list []approval.Memory, found approv
 		a.notice("Nothing waits for a decision of user %s in tenant %s.", d.user, d.tenant)
 	}
 	if d.review && found.Forbidden > 0 {
-		a.notice("Left out because user %s may not review them: %s.", d.user, count(found.Forbidden, "proposal"))
+		a.notice("Left out because user %s may not review them: %s. It takes the action review in the policies (%s), for somebody else than whom they come from.",
+			d.user, count(found.Forbidden, "proposal"), config.Variable("policies"))
 	}
 	if d.review && len(found.Confirm) > 0 {
 		a.notice("Of your own, %s for your confirmation: starter memory confirm --tenant %s --user %s", plural(len(found.Confirm), "proposal waits", "proposals wait"), d.tenant, d.user)
@@ -229,7 +257,11 @@ func (a *app) decideMemory(ctx context.Context, d memoryDecision) error {
 	}
 	defer m.Close()
 	if !a.json {
-		a.printWaiting(shown)
+		proposed, err := a.withEnds(ctx, m, d, shown)
+		if err != nil {
+			return err
+		}
+		a.printWaiting(proposed[0])
 		fmt.Fprintln(a.out)
 	}
 	if !d.yes {
@@ -245,7 +277,7 @@ func (a *app) decideMemory(ctx context.Context, d memoryDecision) error {
 			return &exit{exitRunFailed, "nothing was sent; it waits on"}
 		}
 	}
-	w := verdictWait{engine: temporal, memories: m, tenant: d.tenant, id: d.id}
+	w := verdictWait{engine: temporal, memories: m, tenant: d.tenant, id: d.id, sent: "decision"}
 	before := refusals(ctx, w)
 	token, err := a.sendMemoryDecision(ctx, o, temporal, d, shown)
 	if err != nil {
@@ -254,7 +286,7 @@ func (a *app) decideMemory(ctx context.Context, d memoryDecision) error {
 	w.done = func(c db.MemoryCandidate) bool { return c.State.Final() || c.Revision > shown.Revision }
 	w.refused = func(ctx context.Context) error {
 		if now := refusals(ctx, w); now != "" && now != before {
-			return &exit{exitRunFailed, fmt.Sprintf("the decision was not believed, and the proposal waits on (%s)", now)}
+			return &exit{exitRunFailed, fmt.Sprintf("the decision was not believed, and the proposal waits on (%s): %s", now, whatToDoAboutMemory(now))}
 		}
 		return nil
 	}
@@ -262,7 +294,7 @@ func (a *app) decideMemory(ctx context.Context, d memoryDecision) error {
 	if err != nil {
 		return err
 	}
-	return a.printDecided(d, token, c)
+	return a.printDecided(d, shown, token, c)
 }
 
 // findWaiting finds what is decided about, as the flags want it.
@@ -278,7 +310,7 @@ func (a *app) findWaiting(ctx context.Context, o office, d memoryDecision) (appr
 	case at < 0 && found.More:
 		return approval.Memory{}, usagef("proposal %s is not among the first %d that wait for user %s; decide about those first", d.id, maxWaiting, d.user)
 	case at < 0:
-		return approval.Memory{}, a.explainMemoryDecision(approval.ErrNotFound, d)
+		return approval.Memory{}, a.notWaiting(ctx, o, d, approval.ErrNotFound)
 	case !strings.HasPrefix(list[at].Hash, d.hash):
 		return approval.Memory{}, &exit{exitRunFailed, "what waits is not what --hash names: it has changed since; look again with " + d.again()}
 	}
@@ -293,12 +325,19 @@ func (a *app) sendMemoryDecision(ctx context.Context, o office, temporal engine,
 	signing, cancel := context.WithTimeout(ctx, 2*callTimeout)
 	defer cancel()
 	token, err := sign(signing, d.approver(), shown)
-	if err != nil {
+	switch {
+	case errors.Is(err, approval.ErrNotFound), errors.Is(err, approval.ErrDecided), errors.Is(err, approval.ErrExpired):
+		return token, a.notWaiting(ctx, o, d, err)
+	case err != nil && ctx.Err() != nil:
+		return token, interruptedBeforeSending()
+	case err != nil:
 		return token, a.explainMemoryDecision(err, d)
 	}
 	switch err := o.Send(ctx, temporal, token); {
 	case errors.Is(err, errUnknownRun):
 		return token, &exit{exitRunFailed, fmt.Sprintf("nothing takes decisions about proposal %s now: its workflow has ended; starter memory reconcile takes it up again", d.id)}
+	case err != nil && ctx.Err() != nil:
+		return token, &exit{exitInterrupted, "interrupted; the decision may have arrived or not, and deciding again is safe"}
 	case err != nil && unreachable(err):
 		return token, &exit{exitUnreachable, "Temporal did not answer in time; the decision may have arrived or not, and deciding again is safe"}
 	case err != nil:
@@ -308,7 +347,7 @@ func (a *app) sendMemoryDecision(ctx context.Context, o office, temporal engine,
 }
 
 // printDecided says what came of a decision.
-func (a *app) printDecided(d memoryDecision, token approval.Token, c db.MemoryCandidate) error {
+func (a *app) printDecided(d memoryDecision, shown approval.Memory, token approval.Token, c db.MemoryCandidate) error {
 	switch {
 	case !c.State.Final() && c.State != agent.MemoryNotSaved:
 		return &exit{exitRunFailed, "what would be remembered has changed since, and it waits for a decision again; look again with " + d.again()}
@@ -320,6 +359,9 @@ func (a *app) printDecided(d memoryDecision, token approval.Token, c db.MemoryCa
 		return nil
 	case c.TokenID != "" && c.TokenID != token.ID:
 		return &exit{exitRunFailed, fmt.Sprintf("the decision came too late: %s%s", stateWords(c.State), by(c.DecidedBy))}
+	case c.State == agent.MemoryStored && shown.Retracts && !a.json:
+		fmt.Fprintln(a.out, a.paint(green, fmt.Sprintf("Taken back: memory %s is not in force any more.", c.Record)))
+		return nil
 	}
 	return a.printVerdict(c)
 }
@@ -348,7 +390,7 @@ func (a *app) explainMemoryDecision(err error, d memoryDecision) error {
 	case errors.Is(err, approval.ErrNotFound):
 		return usagef("no proposal %s of tenant %s waits for user %s; see %s", d.id, d.tenant, d.user, d.again())
 	case errors.Is(err, approval.ErrForbidden):
-		return refuse(fmt.Sprintf("%v; ask one who may, or have the policies changed", err))
+		return refuse(fmt.Sprintf("%v; ask one who may, or have the policies (%s) changed: reviewing takes the action review", err, config.Variable("policies")))
 	case errors.Is(err, approval.ErrUnavailable):
 		return &exit{exitUnreachable, fmt.Sprintf("%v; until the policies are mended nothing is decided", err)}
 	case errors.Is(err, approval.ErrChanged):
@@ -363,87 +405,4 @@ func (a *app) explainMemoryDecision(err error, d memoryDecision) error {
 		return a.explainDecision(err, d.person, "")
 	}
 	return a.explainMemory(err, "")
-}
-
-// printWaiting shows exactly what is decided about, the words of others first.
-func (a *app) printWaiting(m approval.Memory) {
-	fmt.Fprintf(a.out, "%s  %s  %s  %s  revision %d\n", a.paint(bold, m.ID), oneLine(m.Key, 64), m.Kind, a.paint(bold, stateWords(m.State)), m.Revision)
-	a.words("What was said", m.Quote)
-	if m.Retracts {
-		a.heading("What is listed below as ended would be taken back")
-	} else {
-		a.heading("What would be remembered")
-		a.quote("  ", indented(m.Value))
-	}
-	if m.Purpose != "" {
-		a.heading("For this purpose")
-		a.quote("  ", m.Purpose)
-	}
-	fmt.Fprintln(a.out)
-	rows := [][]cell{{{"seen in", dim}, {memoryPlace(m.Scope, m.Room.Scope.Environment), bold}}}
-	if !m.Retracts {
-		rows = append(rows, []cell{{"kept", dim}, {kept(m.ExpiresAt), bold}})
-	}
-	if when := holds(m.ValidFrom, m.ValidUntil); when != "" {
-		rows = append(rows, []cell{{"holds", dim}, {text: when}})
-	}
-	for _, ends := range m.Ends {
-		rows = append(rows, []cell{{"ends", dim}, {text: fmt.Sprintf("memory %s, version %d", ends.Record, ends.Version)}})
-	}
-	rows = append(rows,
-		[]cell{{"from", dim}, {text: fmt.Sprintf("user %s, %s %s, proposed by %s", m.User, m.SourceType, oneLine(m.SourceID, 64), oneLine(m.Writer, 128))}},
-		[]cell{{"basis", dim}, {text: fmt.Sprintf("consent %s  sensitivity %s", oneLine(m.ConsentBasis, 64), oneLine(m.Sensitivity, 64))}})
-	a.table(a.out, append(rows, []cell{{"until", dim}, {text: clock(m.DecideUntil)}}, []cell{{"hash", dim}, {text: m.Hash}}))
-	a.printRules("policy", m.PolicyVersion, "", m.Rules)
-}
-
-type waitingMemoriesDocument struct {
-	Memories  []waitingMemoryDocument `json:"memories"`
-	Forbidden int                     `json:"forbidden"`
-	Damaged   []string                `json:"damaged"`
-	More      bool                    `json:"more"`
-}
-
-// waitingMemoryDocument is what a person decides about, content included.
-type waitingMemoryDocument struct {
-	ID            string                 `json:"id"`
-	Revision      int                    `json:"revision"`
-	State         agent.MemoryState      `json:"state"`
-	Hash          string                 `json:"hash"`
-	Tenant        string                 `json:"tenant"`
-	User          string                 `json:"user"`
-	Kind          agent.MemoryKind       `json:"kind"`
-	Key           string                 `json:"key"`
-	Value         json.RawMessage        `json:"value,omitempty"`
-	Retracts      bool                   `json:"retracts,omitempty"`
-	Purpose       string                 `json:"purpose"`
-	Scope         memoryScopeDocument    `json:"scope"`
-	ExpiresAt     *time.Time             `json:"expires_at,omitempty"`
-	ValidFrom     *time.Time             `json:"valid_from,omitempty"`
-	ValidUntil    *time.Time             `json:"valid_until,omitempty"`
-	ConsentBasis  string                 `json:"consent_basis"`
-	Sensitivity   string                 `json:"sensitivity"`
-	Step          string                 `json:"step"`
-	Ends          []agent.MemoryVersion  `json:"ends"`
-	SourceType    agent.MemorySourceType `json:"source_type"`
-	SourceID      string                 `json:"source_id"`
-	Writer        string                 `json:"writer_identity"`
-	RunID         string                 `json:"run_id,omitempty"`
-	MessageID     string                 `json:"message_id,omitempty"`
-	Quote         string                 `json:"quote,omitempty"`
-	Rules         []agent.MemoryRule     `json:"rules"`
-	PolicyVersion string                 `json:"policy_version"`
-	ProposedAt    time.Time              `json:"proposed_at"`
-	DecideUntil   time.Time              `json:"decide_until"`
-}
-
-func toWaitingMemory(tenant string, m approval.Memory) waitingMemoryDocument {
-	return waitingMemoryDocument{
-		ID: m.ID, Revision: m.Revision, State: m.State, Hash: m.Hash, Tenant: tenant, User: m.User, Kind: m.Kind, Key: m.Key, Value: m.Value,
-		Retracts: m.Retracts, Purpose: m.Purpose, Scope: memoryScopeDocument{m.Scope.Kind, m.Scope.ID, m.Room.Scope.Environment},
-		ExpiresAt: m.ExpiresAt, ValidFrom: m.ValidFrom, ValidUntil: m.ValidUntil, ConsentBasis: m.ConsentBasis, Sensitivity: m.Sensitivity,
-		Step: m.Step, Ends: append([]agent.MemoryVersion{}, m.Ends...), SourceType: m.SourceType, SourceID: m.SourceID, Writer: m.Writer,
-		RunID: m.RunID, MessageID: m.MessageID, Quote: m.Quote, Rules: append([]agent.MemoryRule{}, m.Rules...), PolicyVersion: m.PolicyVersion,
-		ProposedAt: m.ProposedAt, DecideUntil: m.DecideUntil,
-	}
 }

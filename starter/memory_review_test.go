@@ -20,6 +20,15 @@ func (f *fakeOffice) PendingMemories(_ context.Context, _ approval.Approver, fil
 	return f.waiting, f.err
 }
 
+func (f *fakeOffice) MemoryStanding(_ context.Context, who approval.Approver, id string) (db.MemoryCandidate, error) {
+	c, ok := f.standing[id]
+	if !ok {
+		return c, approval.ErrNotFound
+	}
+	c.ID, c.Room.Scope.Tenant, c.Room.Scope.User = id, who.Tenant, "ann"
+	return c, nil
+}
+
 func (f *fakeOffice) signMemory(who approval.Approver, m approval.Memory, decision approval.Decision) (approval.Token, error) {
 	if f.signErr != nil {
 		return approval.Token{}, f.signErr
@@ -42,7 +51,7 @@ func waitingMemory() approval.Memory {
 		ID: "p-7", Revision: 2, State: agent.MemoryWaitingConfirmation, User: "ann", Room: annsRoom, Scope: agent.MemoryScope{Kind: agent.MemoryOfUser, ID: "ann"},
 		Kind: agent.MemoryPreference, Key: "tone", Value: []byte(`{"note":"short ` + "\u202e" + `evil","tone":"short"}`), Purpose: "shape answers\n\nseen in  nowhere",
 		ExpiresAt: ptr(at(365 * 24 * 3600 * 1000)), ConsentBasis: "stated_by_user", Sensitivity: "normal", Step: "replace",
-		Ends: []agent.MemoryVersion{{Record: "m-4", Version: 3}}, SourceType: agent.SourceUserStatement, SourceID: "msg-9", Writer: "agent:opspilot@4",
+		Ends: []agent.MemoryVersion{{Record: "m-1", Version: 2}}, SourceType: agent.SourceUserStatement, SourceID: "msg-9", Writer: "agent:opspilot@4",
 		RunID: "run-4", MessageID: "msg-9", Quote: "keep it short " + hostile + "\nuntil    2099-01-01", Rules: rules, PolicyVersion: "2026-11-01",
 		Hash: strings.Repeat("ab", 32), ProposedAt: at(10_000), DecideUntil: at(7 * 24 * 3600 * 1000),
 	}
@@ -52,6 +61,7 @@ func reviewMemory() approval.Memory {
 	m := waitingMemory()
 	m.ID, m.Revision, m.State, m.User, m.Key, m.Kind = "p-8", 1, agent.MemoryWaitingReview, "bob", "service_owner", agent.MemoryFact
 	m.Room.Scope.User, m.Room.Group, m.Scope = "bob", "ops", agent.MemoryScope{Kind: agent.MemoryOfGroup, ID: "ops"}
+	m.Ends = []agent.MemoryVersion{{Record: "m-2", Version: 1}}
 	m.Retracts, m.Value, m.ExpiresAt, m.ValidFrom, m.Purpose, m.Quote = true, nil, nil, ptr(at(0)), "know whom to ask", "team-a no longer owns payment"
 	return m
 }
@@ -70,7 +80,7 @@ func TestMemoryWaiting(t *testing.T) {
 		args []string
 		says string
 	}{
-		"memory-review":  {[]string{"review"}, "Left out because user ann may not review them: 2 proposals.\nOf your own, 1 proposal waits for your confirmation: starter memory confirm --tenant acme --user ann\n"},
+		"memory-review":  {[]string{"review"}, "Left out because user ann may not review them: 2 proposals. It takes the action review in the policies (FAIRLEAD_POLICIES), for somebody else than whom they come from.\nOf your own, 1 proposal waits for your confirmation: starter memory confirm --tenant acme --user ann\n"},
 		"memory-confirm": {[]string{"confirm"}, ""},
 	} {
 		for suffix, form := range map[string][]string{".txt": nil, ".json": {"--json"}} {
@@ -144,7 +154,7 @@ func TestMemoryConfirmAsksAndShows(t *testing.T) {
 	if !slices.Equal(c.office.signed, []string{"approve p-7 revision 2 abab by acme/ann"}) || !slices.Equal(c.engine.signals, []string{"approval to memory-write~acme~p-7"}) {
 		t.Errorf("signed %q, signals %q", c.office.signed, c.engine.signals)
 	}
-	if len(c.memories.asked) != 3 || c.office.filter.Limit != 500 {
+	if len(c.memories.asked) != 4 || c.memories.asked[0] != "memory acme/ann m-1" || c.office.filter.Limit != 500 {
 		t.Errorf("asked %q, limit %d", c.memories.asked, c.office.filter.Limit)
 	}
 	if strings.Contains(o.out+o.errOut, "secret-looking") {
@@ -163,14 +173,14 @@ func TestMemoryDecisions(t *testing.T) {
 		says     string
 	}{
 		"stored":            {confirm, []db.MemoryCandidate{byToken(agent.MemoryStored, "token-1", "ann")}, exitOK, "Stored: memory m-4, version 4."},
-		"reviewed":          {[]string{"review", "--approve", "p-8"}, []db.MemoryCandidate{byToken(agent.MemoryStored, "token-1", "ann")}, exitOK, "Stored: memory m-4, version 4."},
+		"reviewed":          {[]string{"review", "--approve", "p-8"}, []db.MemoryCandidate{byToken(agent.MemoryStored, "token-1", "ann")}, exitOK, "Taken back: memory m-4 is not in force any more."},
 		"declined":          {decline, []db.MemoryCandidate{byToken(agent.MemoryDeclined, "token-1", "ann")}, exitOK, "Declined. It is not remembered."},
 		"review declined":   {[]string{"review", "--decline", "p-8"}, []db.MemoryCandidate{byToken(agent.MemoryDeclined, "token-1", "ann")}, exitOK, "Declined. It is not remembered."},
 		"refused meanwhile": {confirm, []db.MemoryCandidate{byToken(agent.MemoryRejected, "token-1", "ann")}, exitRunFailed, "the policy refuses it"},
 		"somebody else":     {[]string{"review", "--approve", "p-8"}, []db.MemoryCandidate{byToken(agent.MemoryDeclined, "token-2", "olga")}, exitRunFailed, "came too late: declined by olga"},
 		"expired":           {confirm, []db.MemoryCandidate{byToken(agent.MemoryExpired, "", "")}, exitRunFailed, "nobody decided in time"},
 		"changed":           {confirm, []db.MemoryCandidate{waits(2), waits(3)}, exitRunFailed, "has changed since, and it waits for a decision again"},
-		"no answer":         {confirm, []db.MemoryCandidate{waits(2)}, exitUnreachable, "not_saved: nothing was decided about proposal p-7 within 30s"},
+		"no answer":         {confirm, []db.MemoryCandidate{waits(2)}, exitUnreachable, "the decision was sent and is kept, but nothing came of it within 30s (proposal p-7)"},
 	} {
 		c := reviewing(test.verdicts...)
 		o := follow(t, c, slices.Concat([]string{"memory"}, test.args, []string{"--tenant", "acme", "--user", "ann", "--yes"})...)
@@ -190,7 +200,7 @@ func TestMemoryDecisions(t *testing.T) {
 	c := reviewing(waits(2))
 	c.engine.details = []string{"**waiting_confirmation**\n\ndecisions refused: 1, the last one because of expired", "**waiting_confirmation**\n\ndecisions refused: 1, the last one because of expired", "**waiting_confirmation**\n\ndecisions refused: 2, the last one because of bad_signature"}
 	o := follow(t, c, "memory", "confirm", "p-7", "--tenant", "acme", "--user", "ann", "--yes")
-	if o.code != exitRunFailed || !strings.Contains(o.errOut, "was not believed, and the proposal waits on (decisions refused: 2, the last one because of bad_signature)") {
+	if o.code != exitRunFailed || !strings.Contains(o.errOut, "was not believed, and the proposal waits on (decisions refused: 2, the last one because of bad_signature): the worker does not trust the key; put the public key of FAIRLEAD_APPROVAL_KEY into the worker's FAIRLEAD_APPROVAL_PUBLIC_KEYS") {
 		t.Errorf("refused: %+v", o)
 	}
 	c = reviewing(byToken(agent.MemoryDeclined, "token-1", "ann"))
@@ -224,6 +234,10 @@ func TestMemoryDecisionsRefused(t *testing.T) {
 		"an ID alone":     {[]string{"review", "p-8"}, func(*console) {}, exitUsage, "goes into --approve or --decline"},
 		"an odd ID":       {[]string{"review", "--approve", "a b"}, func(*console) {}, exitUsage, "the ID must be"},
 		"an empty ID":     {[]string{"review", "--approve", ""}, func(*console) {}, exitUsage, "the ID must be"},
+		"two IDs":         {[]string{"confirm", "p-7", "p-8"}, func(*console) {}, exitUsage, "one proposal at a time, got 2 IDs"},
+		"yes to nothing":  {[]string{"confirm", "--yes"}, func(*console) {}, exitUsage, "--yes and --hash are for a decision: give the ID"},
+		"yes to nothing2": {[]string{"review", "--yes"}, func(*console) {}, exitUsage, "give --approve ID or --decline ID"},
+		"hash of nothing": {[]string{"confirm", "--hash", strings.Repeat("a", 12)}, func(*console) {}, exitUsage, "nothing was decided"},
 		"decline what":    {[]string{"confirm", "--decline"}, func(*console) {}, exitUsage, "--decline needs the ID"},
 		"changed":         {confirm, func(c *console) { c.office.signErr = approval.ErrChanged }, exitRunFailed, "has changed since: nothing was sent"},
 		"decided":         {confirm, func(c *console) { c.office.signErr = approval.ErrDecided }, exitRunFailed, "somebody has decided"},
@@ -253,36 +267,6 @@ func TestMemoryDecisionsRefused(t *testing.T) {
 	for _, command := range []string{"review", "confirm"} {
 		if o := reviewing().invoke(t.Context(), "memory", command); o.code != exitUsage || !strings.Contains(o.errOut, "--user is missing") {
 			t.Errorf("%s: %+v", command, o)
-		}
-	}
-}
-
-func TestMemoryPolicy(t *testing.T) {
-	t.Parallel()
-	o := console{}.invoke(t.Context(), "memory", "policy")
-	if o.code != exitOK || o.errOut != "" || !strings.Contains(o.out, "built in") || !strings.Contains(o.out, "\nKeys\n") {
-		t.Errorf("%+v", o)
-	}
-	o = console{}.invoke(t.Context(), "memory", "policy", "--json", "--check", "../memorypolicy/default.yaml")
-	var document policyDocument
-	if err := json.Unmarshal([]byte(o.out), &document); err != nil || o.code != exitOK || len(document.Keys) == 0 || len(document.Digest) != 64 || document.Version == "" {
-		t.Errorf("%v, %+v", err, o)
-	}
-	for _, k := range document.Keys {
-		if !k.Kind.Valid() || len(k.Sources) == 0 || len(k.Scopes) == 0 || !json.Valid(k.Schema) {
-			t.Errorf("key %+v", k)
-		}
-	}
-	for name, test := range map[string]struct {
-		file, says string
-		code       int
-	}{
-		"absent": {"absent.yaml", "cannot be read", exitUsage},
-		"empty":  {"", "cannot be read", exitUsage},
-		"wrong":  {"testdata/pending.txt", "testdata/pending.txt: memory policy:", exitRunFailed},
-	} {
-		if o := (console{}).invoke(t.Context(), "memory", "policy", "--check", test.file); o.code != test.code || !strings.Contains(o.errOut, test.says) || o.out != "" {
-			t.Errorf("%s: %+v", name, o)
 		}
 	}
 }

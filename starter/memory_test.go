@@ -23,7 +23,7 @@ func TestMemoryReads(t *testing.T) {
 	}{
 		"memory-list": {
 			[]string{"list", "--environment", "production", "--past"},
-			"memories acme/ann {Environment:production Kind: Key: Past:true Limit:500 After:};candidates acme/ann  1000",
+			"memories acme/ann {Environment:production Kind: Key: Shared:{Kind: ID:} Past:true Limit:500 After:};candidates acme/ann  1000",
 		},
 		"memory-show":  {[]string{"show", "m-1"}, "trace acme/ann m-1"},
 		"memory-trace": {[]string{"trace", "m-66"}, "trace acme/ann m-66"},
@@ -240,6 +240,8 @@ func TestMemoryErrors(t *testing.T) {
 		"old schema":        {[]string{"list"}, &db.SchemaError{Need: 4}, exitUnreachable, "migrate"},
 		"erased":            {[]string{"export"}, db.ErrKeysDestroyed, exitUsage, "the user was erased"},
 		"damaged":           {[]string{"show", "m-1"}, fmt.Errorf("open: %w", db.ErrSealed), exitRunFailed, "cannot be decrypted"},
+		"trace what":        {[]string{"trace"}, nil, exitUsage, "or --run RUN_ID"},
+		"past and rejected": {[]string{"list", "--past", "--rejected"}, nil, exitUsage, "either --past or --rejected"},
 		"no ID":             {[]string{"show"}, nil, exitUsage, "needs one ID"},
 		"an odd ID":         {[]string{"show", "m 1\x1b[2J"}, nil, exitUsage, "the ID must be"},
 		"an odd kind":       {[]string{"list", "--kind", "preference"}, nil, exitUsage, "--kind must be one of profile_preference"},

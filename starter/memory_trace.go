@@ -18,12 +18,14 @@ import (
 func (a *app) memoryTraceCommand() *cobra.Command {
 	var r remembered
 	var runID string
+	var withRules bool
 	c := &cobra.Command{
 		Use:   "trace (ID | --run RUN_ID)",
 		Short: "Trace a memory: where it comes from, why it was let in, and what it influenced",
 		Long: "Traces a memory: the record, the message that it comes from, who wrote it and vouches for it,\n" +
-			"the decision of the policy that let it in, and every later run that it was given to. With\n" +
-			"--run, each memory that this run was given: from a strange answer to its cause.",
+			"the decision of the policy that let it in, and every later run that it was given to. The first\n" +
+			"sentence is the answer. With --run, each memory that this run was given: from a strange answer\n" +
+			"to its cause. With --rules, the rules of every proposal and decision as well.",
 		Args: func(c *cobra.Command, args []string) error {
 			switch {
 			case runID != "" && len(args) > 0:
@@ -33,6 +35,8 @@ func (a *app) memoryTraceCommand() *cobra.Command {
 					return usagef("--run must be 1 to 128 ASCII letters, digits or . _ : @ -")
 				}
 				return nil
+			case len(args) == 0:
+				return usagef("%s needs the ID of a memory, or --run RUN_ID for those that a run was given; see starter memory list", c.CommandPath())
 			}
 			return oneMemory(c, args)
 		},
@@ -41,21 +45,24 @@ func (a *app) memoryTraceCommand() *cobra.Command {
 				return err
 			}
 			if runID != "" {
-				return a.traceRun(c.Context(), r, runID)
+				return a.traceRun(c.Context(), r, runID, withRules)
 			}
-			return a.traceMemory(c.Context(), r, args[0])
+			return a.traceMemory(c.Context(), r, args[0], withRules)
 		},
 	}
 	r.flags(c, false)
 	c.Flags().StringVar(&runID, "run", "", "trace the memories that this run was given")
+	c.Flags().BoolVar(&withRules, "rules", false, "show the rules of every proposal and decision")
 	return c
 }
 
-func (a *app) traceMemory(ctx context.Context, r remembered, id string) error {
+func (a *app) traceMemory(ctx context.Context, r remembered, id string, withRules bool) error {
 	var trace db.MemoryTrace
-	err := a.readMemory(ctx, r.noMemory(id), func(ctx context.Context, m memories) (err error) {
-		trace, err = m.TraceMemory(ctx, r.tenant, r.user, id)
-		return err
+	err := a.readMemory(ctx, "", func(ctx context.Context, m memories) (err error) {
+		if trace, err = m.TraceMemory(ctx, r.tenant, r.user, id); err != nil {
+			return r.missing(ctx, m, id, err)
+		}
+		return nil
 	})
 	if err != nil {
 		return err
@@ -63,7 +70,7 @@ func (a *app) traceMemory(ctx context.Context, r remembered, id string) error {
 	if a.json {
 		return printJSON(a.out, toTraceDocument(r.tenant, id, trace), "  ")
 	}
-	a.printTrace(r, id, 0, trace)
+	a.printTrace(r, id, 0, trace, withRules)
 	return nil
 }
 
@@ -75,7 +82,7 @@ type givenMemory struct {
 	hidden bool
 }
 
-func (a *app) traceRun(ctx context.Context, r remembered, runID string) error {
+func (a *app) traceRun(ctx context.Context, r remembered, runID string, withRules bool) error {
 	var given []givenMemory
 	missing := fmt.Sprintf("there is no run %s in tenant %s that this user may see; see starter list --tenant %s", runID, r.tenant, r.tenant)
 	err := a.readMemory(ctx, missing, func(ctx context.Context, m memories) error {
@@ -114,19 +121,20 @@ func (a *app) traceRun(ctx context.Context, r remembered, runID string) error {
 		fmt.Fprintf(a.out, "\n%s\n", a.paint(bold, strings.Repeat("─", 72)))
 		fmt.Fprintf(a.out, "rank %d  found by %s  version %d  given %s\n", g.Rank, oneLine(g.Via, 64), g.Version, clock(g.At))
 		if g.hidden {
-			fmt.Fprintf(a.out, "%s is not for user %s to see any more\n", a.paint(bold, g.Record), r.user)
+			fmt.Fprintf(a.out, "%s is not for user %s to see\n", a.paint(bold, g.Record), r.user)
 			continue
 		}
-		a.printTrace(r, g.Record, g.Version, g.trace)
+		a.printTrace(r, g.Record, g.Version, g.trace, withRules)
 	}
 	return nil
 }
 
 // printTrace shows the way of a memory, from the record back to its source and on
 // to the runs. version is the one in question, 0 for the newest.
-func (a *app) printTrace(r remembered, id string, version int, t db.MemoryTrace) {
+func (a *app) printTrace(r remembered, id string, version int, t db.MemoryTrace, withRules bool) {
 	asked := max(slices.IndexFunc(t.Versions, func(v db.MemoryRecord) bool { return v.Version == version }), 0)
 	if len(t.Versions) > 0 {
+		fmt.Fprintf(a.out, "%s\n\n", a.paint(bold, answerTo(t, t.Versions[asked])))
 		a.printRecord(r.tenant, t.Versions[asked])
 	}
 	if len(t.Versions) > 1 {
@@ -148,8 +156,7 @@ func (a *app) printTrace(r remembered, id string, version int, t db.MemoryTrace)
 	for _, c := range t.Candidates {
 		fmt.Fprintf(a.out, "  %s  %s  %s %s, proposed by %s%s  %s\n", c.ID, a.paint(memoryStateStyle(c.State), stateWords(c.State)),
 			c.SourceType, oneLine(c.SourceID, 64), oneLine(c.Writer, 128), decidedBy(c.DecidedBy), clock(c.CreatedAt))
-		// What let the version above in was shown with it.
-		if len(t.Versions) == 0 || t.Versions[asked].CandidateID != c.ID || !slices.Equal(t.Versions[asked].Rules, c.Rules) {
+		if withRules {
 			a.printRules("    policy", c.PolicyVersion, c.PolicyDigest, c.Rules)
 		}
 	}
@@ -164,11 +171,10 @@ func (a *app) printTrace(r remembered, id string, version int, t db.MemoryTrace)
 		a.table(a.out, rows)
 	}
 	a.heading("Audit")
-	var rows [][]cell
-	for _, e := range t.Audit {
-		rows = append(rows, row("  "+clock(e.At), oneLine(e.Action, 64), "by "+oneLine(e.Actor, 128), oneLine(e.Detail, 160)))
+	a.table(a.out, auditRows(t, withRules))
+	if !withRules {
+		fmt.Fprintln(a.out, a.paint(dim, "  the rules of each proposal and decision: add --rules"))
 	}
-	a.table(a.out, rows)
 	hint := "What a run did: starter show RUN_ID --tenant " + r.tenant + " --content."
 	if len(t.Versions) > 0 && t.Versions[0].Status == db.MemoryActive {
 		hint += fmt.Sprintf(" To end the memory: starter memory forget %s --tenant %s --user %s", id, r.tenant, t.Versions[0].User)

@@ -58,6 +58,9 @@ func kept(until *time.Time) string {
 	return "until " + clock(*until)
 }
 
+// keptUntil is kept without its first word.
+func keptUntil(until *time.Time) string { return strings.TrimPrefix(kept(until), "until ") }
+
 // holds says when a memory is true, empty for always.
 func holds(from, until *time.Time) string {
 	switch {
@@ -197,16 +200,22 @@ func (a *app) printRules(title, version, digest string, rules []agent.MemoryRule
 
 // printProposal shows a candidate whose fate is open, exactly as it would be
 // stored.
-func (a *app) printProposal(c db.MemoryCandidate) {
+func (a *app) printProposal(c db.MemoryCandidate, ends []endedMemory) {
 	fmt.Fprintf(a.out, "%s  %s  %s  %s\n", a.paint(bold, c.ID), oneLine(c.Key, 64), c.Kind, a.paint(memoryStateStyle(c.State), stateWords(c.State)))
 	if c.Content == nil {
 		return
 	}
-	if c.Content.Retracts {
-		fmt.Fprintln(a.out, "  takes back what is in force")
-	}
 	value, purpose := wouldBeKept(*c.Content)
 	a.printValue(value)
+	switch {
+	case len(ends) > 0 && c.Content.Retracts:
+		fmt.Fprintln(a.out, a.paint(dim, "  would take back"))
+	case len(ends) > 0:
+		fmt.Fprintln(a.out, a.paint(dim, "  would end"))
+	case c.Content.Retracts:
+		fmt.Fprintln(a.out, "  would take back what is in force")
+	}
+	a.printEnded("    ", ends)
 	rows := [][]cell{
 		{{"  why", dim}, {text: fmt.Sprintf("%s %s, proposed by %s", c.SourceType, oneLine(c.SourceID, 64), oneLine(c.Writer, 128))}},
 		{{"  seen in", dim}, {text: memoryPlace(c.Scope, c.Room.Scope.Environment)}},
@@ -215,10 +224,10 @@ func (a *app) printProposal(c db.MemoryCandidate) {
 		rows = append(rows, []cell{{"  holds", dim}, {text: when}})
 	}
 	if p := c.Content.Plan; p != nil && !c.Content.Retracts {
-		rows = append(rows, []cell{{"  kept", dim}, {text: kept(p.ExpiresAt)}})
+		rows = append(rows, []cell{{"  kept until", dim}, {text: keptUntil(p.ExpiresAt)}})
 	}
 	if c.ExpiresAt != nil {
-		rows = append(rows, []cell{{"  waits", dim}, {text: "until " + clock(*c.ExpiresAt)}})
+		rows = append(rows, []cell{{"  decide before", dim}, {text: clock(*c.ExpiresAt)}})
 	}
 	a.table(a.out, rows)
 	a.printQuote("  purpose", purpose)
@@ -329,26 +338,28 @@ func toMemoryDocuments(tenant string, records []db.MemoryRecord) []memoryDocumen
 
 // proposalDocument is a candidate. Value, Purpose and Quote are content.
 type proposalDocument struct {
-	ID            string                  `json:"id"`
-	State         agent.MemoryState       `json:"state"`
-	Kind          agent.MemoryKind        `json:"kind"`
-	Key           string                  `json:"key"`
-	Value         json.RawMessage         `json:"value,omitempty"`
-	Retracts      bool                    `json:"retracts,omitempty"`
-	Tenant        string                  `json:"tenant"`
-	User          string                  `json:"user"`
-	Scope         memoryScopeDocument     `json:"scope"`
-	Purpose       string                  `json:"purpose,omitempty"`
-	SourceType    agent.MemorySourceType  `json:"source_type"`
-	SourceID      string                  `json:"source_id"`
-	Writer        string                  `json:"writer_identity"`
-	RunID         string                  `json:"run_id,omitempty"`
-	MessageID     string                  `json:"message_id,omitempty"`
-	Quote         string                  `json:"quote,omitempty"`
-	ValidFrom     *time.Time              `json:"valid_from,omitempty"`
-	ValidUntil    *time.Time              `json:"valid_until,omitempty"`
-	ExpiresAt     *time.Time              `json:"expires_at,omitempty"`
-	DecideUntil   *time.Time              `json:"decide_until,omitempty"`
+	ID          string                 `json:"id"`
+	State       agent.MemoryState      `json:"state"`
+	Kind        agent.MemoryKind       `json:"kind"`
+	Key         string                 `json:"key"`
+	Value       json.RawMessage        `json:"value,omitempty"`
+	Retracts    bool                   `json:"retracts,omitempty"`
+	Tenant      string                 `json:"tenant"`
+	User        string                 `json:"user"`
+	Scope       memoryScopeDocument    `json:"scope"`
+	Purpose     string                 `json:"purpose,omitempty"`
+	SourceType  agent.MemorySourceType `json:"source_type"`
+	SourceID    string                 `json:"source_id"`
+	Writer      string                 `json:"writer_identity"`
+	RunID       string                 `json:"run_id,omitempty"`
+	MessageID   string                 `json:"message_id,omitempty"`
+	Quote       string                 `json:"quote,omitempty"`
+	ValidFrom   *time.Time             `json:"valid_from,omitempty"`
+	ValidUntil  *time.Time             `json:"valid_until,omitempty"`
+	ExpiresAt   *time.Time             `json:"expires_at,omitempty"`
+	DecideUntil *time.Time             `json:"decide_until,omitempty"`
+	// Ends are what it would end, in lists of what is open.
+	Ends          []endedDocument         `json:"ends,omitempty"`
 	Record        string                  `json:"record,omitempty"`
 	RecordVersion int                     `json:"record_version,omitempty"`
 	DecidedBy     string                  `json:"decided_by,omitempty"`

@@ -25,6 +25,7 @@ type office interface {
 	PendingMemories(ctx context.Context, person approval.Approver, f approval.MemoryFilter) (approval.PendingMemories, error)
 	ConfirmMemory(ctx context.Context, person approval.Approver, shown approval.Memory) (approval.Token, error)
 	DeclineMemory(ctx context.Context, person approval.Approver, shown approval.Memory) (approval.Token, error)
+	MemoryStanding(ctx context.Context, person approval.Approver, id string) (db.MemoryCandidate, error)
 	Unsettled(ctx context.Context, operator approval.Approver) (approval.Unsettled, error)
 	Settle(ctx context.Context, signaler approval.Signaler, operator approval.Approver, ref approval.WriteRef, s approval.Settlement) (approval.Settled, error)
 	Close()

@@ -95,12 +95,19 @@ func (a *app) run(c *cobra.Command, f *runFlags) error {
 		return err
 	}
 	ctx := c.Context()
+	if err := a.mustTakePart(ctx, request); err != nil {
+		return err
+	}
 	temporal, err := a.openEngine(ctx, a.settings)
 	if err != nil {
 		return err
 	}
 	defer temporal.Close()
 	switch err := temporal.Start(ctx, request); {
+	case err != nil && ctx.Err() != nil && unsent(err):
+		return interruptedBeforeSending()
+	case err != nil && ctx.Err() != nil:
+		return &exit{exitInterrupted, fmt.Sprintf("interrupted; the run may have been started or not, and trying again with --run-id %s is safe", request.RunID)}
 	case errors.Is(err, errExists):
 		return usagef("run %s exists already and was not started again; see starter follow %s --tenant %s", request.RunID, request.RunID, request.Tenant)
 	case errors.Is(err, db.ErrUnavailable), errors.Is(err, db.ErrNoVault), errors.Is(err, db.ErrKeysDestroyed), errors.Is(err, vault.ErrWrapped):

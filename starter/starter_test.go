@@ -292,7 +292,7 @@ func TestRefusedBeforeAnythingIsStarted(t *testing.T) {
 
 func TestRequest(t *testing.T) {
 	t.Parallel()
-	c := console{engine: &fakeEngine{}, stdin: "Why does it fail?\r\n"}
+	c := console{engine: &fakeEngine{}, memories: &fakeMemories{participants: []db.Participant{{User: "ann"}}}, stdin: "Why does it fail?\r\n"}
 	o := c.invoke(t.Context(), "run", "--agent", "opspilot", "--agent-version", "2", "--tenant", "acme", "--user", "ann", "--environment", "test",
 		"--conversation", "c-1", "--group", "ops", "--project", "apollo", "--expect-version", "0", "--page", "services", "--flag", "a", "--flag", "b", "--max-steps", "3",
 		"--fact", "current_service=payment-api", "--fact", "filter=a=b, c", "--forbid", "restart_service", "--forbid", "open_ticket", "--lift", "p-1", "--lift", "p-2",
