@@ -5,15 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/fairlead/fairlead/agent"
-	"github.com/fairlead/fairlead/agent/definition"
 	"github.com/fairlead/fairlead/internal/learning"
-	"github.com/fairlead/fairlead/memorypolicy"
 	"github.com/fairlead/fairlead/model"
 	"github.com/fairlead/fairlead/model/scripted"
 )
@@ -103,20 +99,4 @@ func (s *Suite) asksExtractor(req model.Request) bool {
 	}
 	_, asks := schema.Properties["candidates"]
 	return asks && len(schema.Properties) == 1
-}
-
-// checkFacts refuses facts that could not be learned, as a worker does when it
-// starts (package host).
-func checkFacts(m definition.Memory, policy *memorypolicy.Policy) error {
-	var errs []error
-	for _, fact := range slices.Sorted(maps.Keys(m.Facts)) {
-		key, known := policy.Key(m.Facts[fact])
-		switch {
-		case !known:
-			errs = append(errs, fmt.Errorf("memory.facts.%s names %s, which is no key of the memory policy (version %s)", fact, m.Facts[fact], policy.Version()))
-		case !slices.Contains(key.Sources, agent.SourceTrustedTool):
-			errs = append(errs, fmt.Errorf("memory.facts.%s names %s, which the memory policy (version %s) lets no tool write: add %s to its sources", fact, key.Name, policy.Version(), agent.SourceTrustedTool))
-		}
-	}
-	return errors.Join(errs...)
 }

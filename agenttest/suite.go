@@ -129,7 +129,7 @@ func (s *Suite) prepare() (err error) {
 	if s.memoryPolicy = c.MemoryPolicy; s.memoryPolicy == nil {
 		s.memoryPolicy = memorypolicy.Default()
 	}
-	if err := checkFacts(c.Definition.Memory, s.memoryPolicy); err != nil {
+	if err := errors.Join(s.memoryPolicy.CheckFacts(c.Definition.Memory.Facts)...); err != nil {
 		return err
 	}
 	if s.embedder, err = hashing.New(hashing.Options{}); err != nil {

@@ -193,7 +193,9 @@ type KeySpec struct {
 	// Identity are the fields that tell records apart.
 	Identity []string
 	Scopes   []agent.MemoryScopeKind
-	Mode     WriteMode
+	// Mode is how it is written, SharedMode where several people see it: the stricter
+	// one of both holds there. It is empty if the key has no such scope.
+	Mode, SharedMode WriteMode
 	// Retention is how long a record is kept, zero for as long as the kind's.
 	Retention time.Duration
 	// Sources are the source types that may write it.

@@ -165,9 +165,13 @@ func (p *Policy) Key(name string) (KeySpec, bool) {
 }
 
 func (k *key) spec() KeySpec {
+	var sharedMode WriteMode
+	if slices.ContainsFunc(k.scopes, func(s agent.MemoryScopeKind) bool { return shared(agent.MemoryScope{Kind: s}) }) {
+		sharedMode = k.shared
+	}
 	return KeySpec{
 		Name: k.name, Kind: k.kind, Description: k.description, Purpose: k.purpose, Schema: bytes.Clone(k.text),
-		Identity: slices.Clone(k.identity), Scopes: slices.Clone(k.scopes), Mode: k.mode, Retention: k.retention,
+		Identity: slices.Clone(k.identity), Scopes: slices.Clone(k.scopes), Mode: k.mode, SharedMode: sharedMode, Retention: k.retention,
 		Sources: slices.Clone(k.sources), FromModel: slices.Contains(k.sources, agent.SourceUserStatement),
 	}
 }

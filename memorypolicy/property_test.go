@@ -135,7 +135,7 @@ func TestLTM4ResolveProperties(t *testing.T) {
 	names := []string{"atlas", "zeus", "ATLAS"}
 	property := func(t *rapid.T) {
 		day := func(label string) *time.Time {
-			n := rapid.IntRange(-10, 30).Draw(t, label)
+			n := rapid.IntRange(-20, 30).Draw(t, label)
 			if n < -5 {
 				return nil
 			}
@@ -165,6 +165,9 @@ func TestLTM4ResolveProperties(t *testing.T) {
 			})
 			edge = &until
 		}
+		if n := len(inForce); n > 0 && rapid.Bool().Draw(t, "open") {
+			inForce[n-1].ValidUntil = nil
+		}
 		r := p.Resolve(c, d, inForce)
 		steps[r.Step]++
 		if !reflect.DeepEqual(r, p.Resolve(c, d, inForce)) {
@@ -187,11 +190,11 @@ func TestLTM4ResolveProperties(t *testing.T) {
 			for _, of := range r.Of {
 				ended = ended || of.ID == f.ID
 			}
-			overlap := (c.ValidFrom == nil || c.ValidFrom.Before(*f.ValidUntil)) && (f.ValidFrom == nil || c.ValidUntil == nil || f.ValidFrom.Before(*c.ValidUntil))
+			overlap := (c.ValidFrom == nil || f.ValidUntil == nil || c.ValidFrom.Before(*f.ValidUntil)) && (f.ValidFrom == nil || c.ValidUntil == nil || f.ValidFrom.Before(*c.ValidUntil))
 			if overlap != ended {
 				t.Fatalf("%s: overlaps %v, ends %v", f.ID, overlap, ended)
 			}
-			if ended && r.Step == memorypolicy.Replace && bytes.EqualFold(f.Value, d.Value) && f.ValidUntil.After(now) && c.ValidUntil != nil && c.ValidUntil.Equal(*f.ValidUntil) &&
+			if ended && r.Step == memorypolicy.Replace && bytes.EqualFold(f.Value, d.Value) && f.ValidUntil == nil && c.ValidUntil == nil &&
 				f.Validation == agent.MemoryUserConfirmed && (f.ValidFrom == nil || !f.ValidFrom.After(now)) && (c.ValidFrom == nil || !c.ValidFrom.After(now)) &&
 				c.SourceType == agent.SourceTrustedTool {
 				t.Fatal("the same was replaced and not merged")

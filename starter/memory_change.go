@@ -61,6 +61,9 @@ func (a *app) correctMemory(ctx context.Context, r remembered, id, text string) 
 	if err != nil {
 		return err
 	}
+	if err := a.mustTakePartIn(ctx, m, r, record.Scope, "the memory cannot be corrected; it can be forgotten as far as it comes from the user (starter memory forget)"); err != nil {
+		return err
+	}
 	temporal, err := a.openEngine(ctx, a.settings)
 	if err != nil {
 		return err
@@ -183,6 +186,9 @@ func (a *app) forgetMemory(ctx context.Context, r remembered, w waitFlags, id st
 		return err
 	case record.Status == db.MemoryDeleted:
 		return a.forgottenBefore(r, record)
+	case record.User != r.user && record.Subject != r.user:
+		return usagef("memory %s belongs to %s %s and comes from somebody else, who alone may have it forgotten; to change it: starter memory correct, about which a reviewer decides",
+			id, record.Scope.Kind, record.Scope.ID)
 	}
 	return a.forget(ctx, w, agent.ForgetInput{Room: r.roomOf(record.Environment, record.Scope), Record: id, By: r.user})
 }

@@ -44,7 +44,7 @@ func TestMemoryCorrect(t *testing.T) {
 	if string(got) != string(want) {
 		t.Errorf("candidate\n%s, want\n%s", got, want)
 	}
-	if asked := c.memories.asked; asked[0] != "memory acme/ann m-2" || asked[1] != "candidate acme "+write.ID || len(asked) != 4 {
+	if asked := c.memories.asked; asked[0] != "memory acme/ann m-2" || asked[1] != "participants acme group/ops" || asked[2] != "candidate acme "+write.ID || len(asked) != 5 {
 		t.Errorf("asked %q", asked)
 	}
 }

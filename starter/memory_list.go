@@ -20,14 +20,15 @@ var memoryKinds = []agent.MemoryKind{agent.MemoryPreference, agent.MemoryFact, a
 func (a *app) memoryListCommand() *cobra.Command {
 	var r remembered
 	var filter db.MemoryFilter
-	var kind string
+	var kind, group, project string
 	var rejected bool
 	c := &cobra.Command{
 		Use:   "list --user USER",
 		Short: "Show what is remembered of a user, why, where it is seen and how long it is kept",
 		Long: "Shows what is remembered of a user: what is in force, with --past what was, and proposals about which\n" +
 			"nobody has decided. All of it is content. With --rejected it shows instead what was proposed and is\n" +
-			"not remembered, and the rule that refused it; its content was not kept.",
+			"not remembered, and the rule that refused it; its content was not kept. With --group or --project it\n" +
+			"shows what is remembered there, if the user takes part in it.",
 		Args: noArguments(""),
 		RunE: func(c *cobra.Command, _ []string) error {
 			filter.Kind = agent.MemoryKind(kind)
@@ -40,6 +41,15 @@ func (a *app) memoryListCommand() *cobra.Command {
 				return usagef("--environment and --key must be 1 to 128 ASCII letters, digits or . _ : @ -")
 			case rejected && filter.Past:
 				return usagef("say either --past or --rejected")
+			case group != "" && project != "", rejected && group+project != "":
+				return usagef("say one of --group, --project and --rejected")
+			case group+project != "":
+				of := circle{tenant: r.tenant, group: group, project: project}
+				if err := of.check(); err != nil {
+					return err
+				}
+				filter.Shared = of.scope()
+				return a.listShared(c.Context(), r, filter)
 			case rejected:
 				return a.listRefused(c.Context(), r, filter)
 			}
@@ -51,6 +61,8 @@ func (a *app) memoryListCommand() *cobra.Command {
 	c.Flags().StringVar(&kind, "kind", "", "only this kind: "+kindNames())
 	c.Flags().StringVar(&filter.Key, "key", "", "only under this key")
 	c.Flags().BoolVar(&filter.Past, "past", false, "show what is no longer in force as well")
+	c.Flags().StringVar(&group, "group", "", "show what is remembered in this group instead")
+	c.Flags().StringVar(&project, "project", "", "show what is remembered in this project instead")
 	c.Flags().BoolVar(&rejected, "rejected", false, "show the proposals that are not remembered, and why")
 	return c
 }
@@ -111,6 +123,38 @@ func (a *app) listMemories(ctx context.Context, r remembered, filter db.MemoryFi
 	}
 	if len(records) == 0 && len(proposals) == 0 {
 		a.notice("Nothing%s is remembered of user %s in tenant %s.", thatFits(filter), r.user, r.tenant)
+	}
+	return nil
+}
+
+// listShared shows a participant what is remembered in a group or project.
+func (a *app) listShared(ctx context.Context, r remembered, filter db.MemoryFilter) error {
+	scope := filter.Shared
+	var records []db.MemoryRecord
+	missing := fmt.Sprintf("user %s takes no part in %s %s of tenant %s; an operator lets the user in: starter memory participants add", r.user, scope.Kind, scope.ID, r.tenant)
+	err := a.readMemory(ctx, missing, func(ctx context.Context, m memories) (err error) {
+		records, err = allMemories(ctx, m, r, filter)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	inForceFirst(records)
+	if a.json {
+		document := memoryListDocument{Memories: toMemoryDocuments(r.tenant, records), Proposals: []proposalDocument{}}
+		for i := range document.Memories {
+			document.Memories[i].Policy = nil
+		}
+		return printJSON(a.out, document, "  ")
+	}
+	for i, record := range records {
+		if i > 0 {
+			fmt.Fprintln(a.out)
+		}
+		a.printMemory(record)
+	}
+	if len(records) == 0 {
+		a.notice("Nothing%s is remembered in %s %s of tenant %s.", thatFits(filter), scope.Kind, scope.ID, r.tenant)
 	}
 	return nil
 }

@@ -43,9 +43,10 @@ func (a *app) participantsCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "participants",
 		Short: "Say who takes part in a group or project",
-		Long: "Says who takes part in a group or project: participants alone run agents there, and see and\n" +
-			"change what is remembered there. It is asked at each read and write, so who is removed sees\n" +
-			"nothing any more.",
+		Long: "Says who takes part in a group or project: participants alone run agents there, and see what is\n" +
+			"remembered there (starter memory list --group). It is asked at each read and write. Who is removed\n" +
+			"sees nothing of it any more, but what comes from the user: that stays the user's to see and to\n" +
+			"have forgotten.",
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("there is no command %q; see %s --help", args[0], c.CommandPath())
@@ -114,6 +115,24 @@ func (a *app) participantCommand(add bool) *cobra.Command {
 	c.Flags().StringVar(&user, "user", "", "user who takes part (required)")
 	c.Flags().StringVar(&by, "by", "", "operator: who you are (required)")
 	return c
+}
+
+// mustTakePartIn refuses what only participants may do with a memory of theirs; the
+// worker would, and not say why.
+func (a *app) mustTakePartIn(ctx context.Context, m memories, r remembered, scope agent.MemoryScope, otherwise string) error {
+	if scope.Kind != agent.MemoryOfGroup && scope.Kind != agent.MemoryOfProject {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
+	defer cancel()
+	found, err := m.Participants(ctx, r.tenant, scope)
+	if err != nil {
+		return a.explainMemory(err, "")
+	}
+	if !slices.ContainsFunc(found, func(p db.Participant) bool { return p.User == r.user && p.RemovedAt == nil }) {
+		return usagef("user %s takes no part in %s %s any more: %s", r.user, scope.Kind, scope.ID, otherwise)
+	}
+	return nil
 }
 
 // mustTakePart refuses a run in a group or project in which its user takes no part:

@@ -67,10 +67,11 @@ func (a *app) memoryPolicy(file string, check bool) error {
 		fmt.Fprintln(a.out, a.paint(dim, fmt.Sprintf("This is what the settings here name. Workers decide by what theirs name (%s); a memory has the version\n"+
 			"and digest of the policy that let it in: starter memory show ID.", config.Variable("memory.policy"))))
 	}
+	outline := policy.Outline()
 	a.heading("Keys")
 	rows := [][]cell{{{"  KEY", dim}, {"KIND", dim}, {"WRITTEN", dim}, {"WHERE OTHERS SEE IT", dim}, {"KEPT", dim}, {"SCOPES", dim}, {"SOURCES", dim}}}
 	for _, k := range policy.Keys() {
-		rows = append(rows, row("  "+oneLine(k.Name, 64), string(k.Kind), string(k.Mode), cmp.Or(string(sharedMode(policy, k)), "-"), retention(k.Retention), joined(k.Scopes), joined(k.Sources)))
+		rows = append(rows, row("  "+oneLine(k.Name, 64), string(k.Kind), string(k.Mode), cmp.Or(string(k.SharedMode), "-"), retention(k.Retention), joined(k.Scopes), joined(k.Sources)))
 	}
 	a.table(a.out, rows)
 	a.heading("How it is written")
@@ -83,13 +84,13 @@ func (a *app) memoryPolicy(file string, check bool) error {
 	fmt.Fprintln(a.out, "  What groups, projects and agents see is written by both: the stricter one decides.")
 	a.heading("What is never written")
 	a.table(a.out, [][]cell{
-		{{"  from", dim}, {text: joined(deniedSources(policy))}},
-		{{"  holding", dim}, {text: joined(refusedContent(policy)) + " (a key may allow some of it)"}},
+		{{"  from", dim}, {text: joined(outline.Denied)}},
+		{{"  holding", dim}, {text: joined(outline.Refused) + " (a key may allow some of it)"}},
 	})
 	a.heading("Who may read")
-	rows = [][]cell{{{"  ROLE", dim}, {"KINDS", dim}, {"SCOPES", dim}}}
-	for _, r := range readsOf(policy) {
-		rows = append(rows, row("  "+string(r.Role), cmp.Or(joined(r.Kinds), "nothing"), joined(r.Scopes)))
+	rows = [][]cell{{{"  ROLE", dim}, {"KINDS", dim}, {"VOUCHED FOR", dim}, {"SCOPES", dim}}}
+	for _, g := range outline.Grants {
+		rows = append(rows, row("  "+string(g.Role), joined(g.Kinds), joined(g.Validation), joined(g.Scopes)))
 	}
 	a.table(a.out, rows)
 	fmt.Fprintln(a.out, "  In a group nothing personal is read.")
@@ -136,7 +137,16 @@ type policyDocument struct {
 	// DeniedSources and RefusedContent are never written; Reads is who may read.
 	DeniedSources  []agent.MemorySourceType `json:"denied_sources"`
 	RefusedContent []detect.Category        `json:"refused_content"`
-	Reads          []reads                  `json:"reads"`
+	Reads          []readDocument           `json:"reads"`
+}
+
+type readDocument struct {
+	Role          memorypolicy.ReaderRole  `json:"role"`
+	Kinds         []agent.MemoryKind       `json:"kinds"`
+	Validation    []agent.MemoryValidation `json:"validation"`
+	Scopes        []agent.MemoryScopeKind  `json:"scopes"`
+	Sensitivity   []string                 `json:"sensitivity"`
+	MinConfidence float64                  `json:"min_confidence,omitempty"`
 }
 
 type keyDocument struct {
@@ -156,14 +166,18 @@ type keyDocument struct {
 }
 
 func toPolicyDocument(p *memorypolicy.Policy, from, warning string) policyDocument {
+	outline := p.Outline()
 	document := policyDocument{
 		Version: p.Version(), Digest: p.Digest(), From: from, Warning: warning, Keys: []keyDocument{},
-		DeniedSources: append([]agent.MemorySourceType{}, deniedSources(p)...), RefusedContent: refusedContent(p), Reads: readsOf(p),
+		DeniedSources: append([]agent.MemorySourceType{}, outline.Denied...), RefusedContent: append([]detect.Category{}, outline.Refused...), Reads: []readDocument{},
+	}
+	for _, g := range outline.Grants {
+		document.Reads = append(document.Reads, readDocument(g))
 	}
 	for _, k := range p.Keys() {
 		document.Keys = append(document.Keys, keyDocument{
 			Name: k.Name, Kind: k.Kind, Description: k.Description, Purpose: k.Purpose, Schema: k.Schema, Identity: append([]string{}, k.Identity...),
-			Scopes: k.Scopes, WriteMode: k.Mode, SharedMode: sharedMode(p, k), Retention: int64(k.Retention / time.Second), Sources: k.Sources, FromModel: k.FromModel,
+			Scopes: k.Scopes, WriteMode: k.Mode, SharedMode: k.SharedMode, Retention: int64(k.Retention / time.Second), Sources: k.Sources, FromModel: k.FromModel,
 		})
 	}
 	return document

@@ -62,17 +62,17 @@ func TestMemoryPolicySaysAll(t *testing.T) {
 			t.Errorf("%s is written %q where others see it, want %q", key, got, want)
 		}
 	}
-	if got := joined(document.DeniedSources); got != "raw_user_prompt, external_content, unvalidated_tool_output, assistant, recalled_memory" {
+	if got := joined(document.DeniedSources); got != "assistant, external_content, raw_user_prompt, recalled_memory, unvalidated_tool_output" {
 		t.Errorf("denied %s", got)
 	}
-	if got := joined(document.RefusedContent); got != "secret, access_token, payment_card, identity_number, authority, injection, chatter, phone_number, health, finance" {
+	if got := joined(document.RefusedContent); got != "access_token, authority, chatter, failed, finance, health, identity_number, injection, payment_card, phone_number, secret" {
 		t.Errorf("refused %s", got)
 	}
 	var roles []string
 	for _, r := range document.Reads {
 		roles = append(roles, fmt.Sprintf("%s: %s", r.Role, joined(r.Kinds)))
 	}
-	if got := strings.Join(roles, "; "); got != "personalization: profile_preference; planner: validated_fact, ongoing_task, session_summary, operating_experience; policy_engine: validated_fact" {
+	if got := strings.Join(roles, "; "); got != "personalization: profile_preference; planner: validated_fact, ongoing_task; planner: session_summary; planner: operating_experience; policy_engine: validated_fact" {
 		t.Errorf("reads %s", got)
 	}
 	o = console{}.invoke(t.Context(), "memory", "policy")

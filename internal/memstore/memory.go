@@ -3,7 +3,6 @@ package memstore
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"slices"
 	"time"
 
@@ -48,6 +47,10 @@ type memory struct {
 	erasures     table[namedKey, erasureRow]
 	// embedders has the statuses "serving" and "building".
 	embedders table[string, db.MemoryEmbedder]
+	// tenants are those that have memory.
+	tenants table[string, struct{}]
+	// docs counts the rows of keywords that there ever were.
+	docs int
 }
 
 func newMemory() memory {
@@ -56,6 +59,7 @@ func newMemory() memory {
 		records: newTable[recordKey, db.MemoryRecord](), keywords: newTable[namedKey, keywordRow](), vectors: newTable[vectorKey, vectorRow](),
 		influences: newTable[influenceKey, db.MemoryInfluence](), audit: newTable[int, auditRow](), lessons: newTable[runKey, lessonRow](),
 		erasures: newTable[namedKey, erasureRow](), embedders: newTable[string, db.MemoryEmbedder](),
+		tenants: newTable[string, struct{}](),
 	}
 }
 
@@ -67,13 +71,16 @@ type candidateRow struct {
 
 type keywordRow struct {
 	version int
+	// doc is in which order they came.
+	doc int
 	// tokens are separated by line feeds.
 	tokens string
 }
 
+// vectorRow is a vector, scaled to length 1.
 type vectorRow struct {
 	version int
-	vector  []float32
+	unit    []float32
 }
 
 type auditRow struct {
@@ -94,6 +101,30 @@ func background(tenant string) agent.Scope {
 	return agent.Scope{Tenant: tenant, User: "~", Environment: "~"}
 }
 
+// inTenant is in for the work in the background on all memory of a tenant.
+func (s *Store) inTenant(ctx context.Context, tenant string, fn func(*tx) error) error {
+	if !agent.ValidID(tenant) {
+		return db.ErrScope
+	}
+	return s.in(ctx, background(tenant), fn)
+}
+
+// checkRoom returns db.ErrScope for a room that names nobody, or names somebody in
+// a way that could be taken for somebody else.
+func checkRoom(room agent.MemoryRoom) error {
+	for _, id := range []string{room.Scope.Tenant, room.Scope.User, room.Scope.Environment} {
+		if !agent.ValidID(id) {
+			return db.ErrScope
+		}
+	}
+	for _, id := range []string{room.Conversation, room.Group, room.Project, room.Agent} {
+		if id != "" && !agent.ValidID(id) {
+			return db.ErrScope
+		}
+	}
+	return nil
+}
+
 // takesPart reports whether a user is a participant of a group and a project; an
 // empty one has everybody in it.
 func (d *data) takesPart(tenant, user, group, project string) bool {
@@ -111,6 +142,9 @@ func (d *data) takesPart(tenant, user, group, project string) bool {
 // a conversation that is somebody else's, and for a scope that the room does not
 // have. The zero scope is all of them.
 func (s *Store) inRoom(ctx context.Context, room agent.MemoryRoom, scope agent.MemoryScope, fn func(*tx) error) error {
+	if err := checkRoom(room); err != nil {
+		return err
+	}
 	return s.in(ctx, room.Scope, func(tx *tx) error {
 		if err := tx.data.admit(room, scope); err != nil {
 			return err
@@ -153,77 +187,6 @@ func seen(room agent.MemoryRoom, r db.MemoryRecord) bool {
 	return r.Environment == room.Scope.Environment && slices.Contains(room.Scopes(), r.Scope)
 }
 
-// ProposeMemory implements activities.Memory.
-func (s *Store) ProposeMemory(ctx context.Context, c db.MemoryCandidate) (stored db.MemoryCandidate, err error) {
-	c = cloneCandidate(c)
-	if scopes := c.Room.Scopes(); c.State == agent.MemoryRejected && len(scopes) > 0 && !slices.Contains(scopes, c.Scope) {
-		// It may be rejected just for that.
-		c.Scope = scopes[0]
-	}
-	whole, err := json.Marshal([]any{c.Room, c.Content})
-	if err != nil {
-		return stored, wrap("propose memory", err)
-	}
-	err = s.inRoom(ctx, c.Room, c.Scope, func(tx *tx) error {
-		d, key := tx.data, namedKey{c.Room.Scope.Tenant, c.ID}
-		if old, known := d.candidates.get(key); known {
-			if old.request != string(whole) || old.Scope != c.Scope {
-				return db.ErrOtherRequest
-			}
-			stored = cloneCandidate(old.MemoryCandidate)
-			return nil
-		}
-		if err := first(check(c.ID != "", "memory_candidate_id_check"), check(c.State == agent.MemoryProposed || c.State == agent.MemoryRejected, "memory_candidate_state_check"),
-			check(c.State == agent.MemoryRejected || c.Content != nil, "memory_candidate_content_check")); err != nil {
-			return err
-		}
-		if c.State == agent.MemoryRejected {
-			c.Content = nil
-		}
-		c.CreatedAt, c.UpdatedAt = tx.now, tx.now
-		d.candidates.put(tx, key, candidateRow{c, string(whole)})
-		stored = cloneCandidate(c)
-		return nil
-	})
-	return stored, wrap("propose memory", err)
-}
-
-// MemoryCandidate implements activities.Memory.
-func (s *Store) MemoryCandidate(ctx context.Context, room agent.MemoryRoom, id string) (c db.MemoryCandidate, err error) {
-	err = s.inRoom(ctx, room, agent.MemoryScope{}, func(tx *tx) (err error) {
-		c, err = tx.data.candidate(room, id)
-		return err
-	})
-	return c, wrap("load memory candidate", err)
-}
-
-func (d *data) candidate(room agent.MemoryRoom, id string) (db.MemoryCandidate, error) {
-	row, ok := d.candidates.get(namedKey{room.Scope.Tenant, id})
-	if !ok || row.Room.Scope != room.Scope || !slices.Contains(room.Scopes(), row.Scope) {
-		return db.MemoryCandidate{}, missing
-	}
-	return cloneCandidate(row.MemoryCandidate), nil
-}
-
-// RunCandidates implements activities.Memory.
-func (s *Store) RunCandidates(ctx context.Context, room agent.MemoryRoom, runID string) (list []db.MemoryCandidate, err error) {
-	err = s.inRoom(ctx, room, agent.MemoryScope{}, func(tx *tx) error {
-		for at, row := range tx.data.candidates.rows {
-			if row.RunID != runID || at.tenant != room.Scope.Tenant {
-				continue
-			}
-			if c, err := tx.data.candidate(room, at.id); err == nil {
-				list = append(list, c)
-			}
-		}
-		slices.SortFunc(list, func(a, b db.MemoryCandidate) int {
-			return cmp.Or(a.CreatedAt.Compare(b.CreatedAt), cmp.Compare(a.ID, b.ID))
-		})
-		return nil
-	})
-	return list, wrap("load memory candidates", err)
-}
-
 // note adds an entry of the audit trail.
 func (tx *tx) note(e db.MemoryAudit) {
 	e.ID = int64(len(tx.data.audit.rows) + 1)
@@ -236,6 +199,9 @@ func (tx *tx) note(e db.MemoryAudit) {
 
 // InMemory implements activities.Memory.
 func (s *Store) InMemory(ctx context.Context, room agent.MemoryRoom, scope agent.MemoryScope, fn func(activities.MemoryTx) error) error {
+	if err := checkRoom(room); err != nil {
+		return err
+	}
 	if !slices.Contains(room.Scopes(), scope) {
 		return missing
 	}
@@ -255,17 +221,6 @@ type memoryTx struct {
 	held agent.MemoryScope
 }
 
-// HoldCandidate implements activities.MemoryTx.
-func (m *memoryTx) HoldCandidate(ctx context.Context, id string) (c db.MemoryCandidate, err error) {
-	err = m.read(ctx, func() (err error) {
-		if c, err = m.data.candidate(m.room, id); err == nil && c.Scope != m.held {
-			err = missing
-		}
-		return err
-	})
-	return c, wrap("hold memory candidate", err)
-}
-
 // HoldIdentity implements activities.MemoryTx.
 func (m *memoryTx) HoldIdentity(ctx context.Context, key, identity string) (list []db.MemoryRecord, err error) {
 	err = m.read(ctx, func() error {
@@ -275,7 +230,7 @@ func (m *memoryTx) HoldIdentity(ctx context.Context, key, identity string) (list
 				continue
 			}
 			if r.ExpiresAt != nil && !r.ExpiresAt.After(m.now) {
-				m.outlive(at, r)
+				m.outlive(at, r, m.now)
 				continue
 			}
 			r = cloneRecord(r)
@@ -304,20 +259,24 @@ func (m *memoryTx) LastRetraction(ctx context.Context, key, identity string) (la
 	return last, wrap("look for a retraction", err)
 }
 
-// outlive deletes what is past its retention.
-func (tx *tx) outlive(key recordKey, r db.MemoryRecord) {
-	tx.bury(key, r, "retention")
-	tx.unindex(key.namedKey)
+// outlive makes a tombstone of a version whose time was over at a moment.
+func (tx *tx) outlive(key recordKey, r db.MemoryRecord, at time.Time) {
+	active, by := r.Status == db.MemoryActive, r.EndedBy
+	if active {
+		by = "retention"
+		tx.unindex(key.namedKey)
+	}
+	if r.EndedAt != nil {
+		at = *r.EndedAt
+	}
+	tx.bury(key, r, by, at)
 	tx.note(db.MemoryAudit{Actor: "retention", Action: "expired", Subject: r.Subject, User: r.User, Record: r.ID, Version: r.Version})
 }
 
 // bury makes a tombstone of a version.
-func (tx *tx) bury(key recordKey, r db.MemoryRecord, by string) {
+func (tx *tx) bury(key recordKey, r db.MemoryRecord, by string, at time.Time) {
 	r.Value, r.Evidence, r.ValueHash, r.IdentityHash = nil, db.MemoryEvidence{}, "", ""
-	r.Status = db.MemoryDeleted
-	if r.EndedAt == nil {
-		r.EndedAt, r.EndedBy = cloneTime(&tx.now), by
-	}
+	r.Status, r.EndedBy, r.EndedAt = db.MemoryDeleted, by, cloneTime(&at)
 	tx.data.records.put(tx, key, r)
 }
 
@@ -345,11 +304,16 @@ func (m *memoryTx) StoreRecord(r db.MemoryRecord, index db.MemoryIndex) {
 	r.Environment, r.Scope, r.Status, r.User = m.room.Scope.Environment, m.held, db.MemoryActive, m.room.Scope.User
 	r.Subject = m.held.Subject(r.User)
 	r.ValueHash, r.IdentityHash, r.Identity = m.Hash(r.Value), identityHash(r.Key, r.Identity), ""
-	tokens, vector := lines(index.Tokens), slices.Clone(index.Embedding)
+	tokens := lines(index.Tokens)
+	var unit []float32
+	invalid := check(len(r.Value) > 0, "memory_record_value_check")
+	if invalid == nil && len(index.Embedding) > 0 {
+		unit, invalid = unitOf(index.Embedder, index.Embedding)
+	}
 	m.queue(func() error {
 		key := namedKey{m.scope.Tenant, r.ID}
 		r.WrittenAt = micros(r.WrittenAt)
-		if err := first(check(r.ID != "", "memory_record_id_check"), check(r.Version > 0, "memory_record_version_check"),
+		if err := first(invalid, check(r.ID != "", "memory_record_id_check"), check(r.Version > 0, "memory_record_version_check"),
 			check(r.ValidFrom == nil || r.ValidUntil == nil || r.ValidUntil.After(*r.ValidFrom), "memory_record_valid_check")); err != nil {
 			return err
 		}
@@ -368,9 +332,10 @@ func (m *memoryTx) StoreRecord(r db.MemoryRecord, index db.MemoryIndex) {
 			}
 		}
 		d.records.put(m.tx, recordKey{key, r.Version}, r)
-		d.keywords.put(m.tx, key, keywordRow{r.Version, tokens})
-		if len(vector) > 0 && d.knows(index.Embedder) {
-			d.vectors.put(m.tx, vectorKey{key, index.Embedder}, vectorRow{r.Version, vector})
+		d.docs++
+		d.keywords.put(m.tx, key, keywordRow{version: r.Version, doc: d.docs, tokens: tokens})
+		if len(unit) > 0 && d.knows(index.Embedder) {
+			d.vectors.put(m.tx, vectorKey{key, index.Embedder}, vectorRow{r.Version, unit})
 		}
 		return nil
 	})
@@ -382,24 +347,34 @@ func overlap(a, b db.MemoryRecord) bool {
 	return !before(a.ValidUntil, b.ValidFrom) && !before(b.ValidUntil, a.ValidFrom)
 }
 
+// lost is what changes nothing because somebody else was faster.
+var lost = &db.Error{Kind: db.ErrConflict, Code: "40001"}
+
+// inForce returns the row of a version in force of the scope.
+func (m *memoryTx) inForce(r db.MemoryRecord) (key recordKey, stored db.MemoryRecord, err error) {
+	if r.Scope != m.held || r.Environment != m.room.Scope.Environment {
+		return key, stored, missing
+	}
+	key = recordKey{namedKey{m.scope.Tenant, r.ID}, r.Version}
+	stored, ok := m.data.records.get(key)
+	if !ok || stored.Status != db.MemoryActive || stored.Scope != m.held || stored.Environment != r.Environment {
+		return key, stored, lost
+	}
+	return key, stored, nil
+}
+
 // EndRecord implements activities.MemoryTx.
 func (m *memoryTx) EndRecord(r db.MemoryRecord, status db.MemoryStatus, by string, at time.Time) {
 	m.queue(func() error {
-		key := recordKey{namedKey{m.scope.Tenant, r.ID}, r.Version}
-		stored, ok := m.data.records.get(key)
-		if !ok || stored.Status != db.MemoryActive {
-			return conflict("memory_record_active_idx")
+		key, stored, err := m.inForce(r)
+		if err != nil {
+			return err
 		}
-		m.endRecord(key, stored, status, by, at)
+		stored.Status, stored.EndedBy, stored.EndedAt = status, by, cloneTime(&at)
+		m.data.records.put(m.tx, key, stored)
+		m.unindex(key.namedKey)
 		return nil
 	})
-}
-
-func (tx *tx) endRecord(key recordKey, r db.MemoryRecord, status db.MemoryStatus, by string, at time.Time) {
-	ended := micros(at)
-	r.Status, r.EndedBy, r.EndedAt = status, by, &ended
-	tx.data.records.put(tx, key, r)
-	tx.unindex(key.namedKey)
 }
 
 // unindex removes what a record is found by and reports how much there was.
@@ -421,10 +396,9 @@ func (tx *tx) unindex(key namedKey) (keywords, vectors int) {
 // RepeatRecord implements activities.MemoryTx.
 func (m *memoryTx) RepeatRecord(r db.MemoryRecord, at time.Time, until *time.Time) {
 	m.queue(func() error {
-		key := recordKey{namedKey{m.scope.Tenant, r.ID}, r.Version}
-		stored, ok := m.data.records.get(key)
-		if !ok || stored.Status != db.MemoryActive {
-			return conflict("memory_record_active_idx")
+		key, stored, err := m.inForce(r)
+		if err != nil {
+			return err
 		}
 		repeated := micros(at)
 		if stored.RepeatedAt != nil && stored.RepeatedAt.After(repeated) {
@@ -436,28 +410,6 @@ func (m *memoryTx) RepeatRecord(r db.MemoryRecord, at time.Time, until *time.Tim
 			stored.ExpiresAt = &later
 		}
 		m.data.records.put(m.tx, key, stored)
-		return nil
-	})
-}
-
-// UpdateCandidate implements activities.MemoryTx.
-func (m *memoryTx) UpdateCandidate(c db.MemoryCandidate) {
-	c = cloneCandidate(c)
-	m.queue(func() error {
-		key := namedKey{m.scope.Tenant, c.ID}
-		stored, ok := m.data.candidates.get(key)
-		if !ok || stored.Scope != m.held || stored.Room.Scope != m.room.Scope {
-			return missing
-		}
-		if stored.State.Final() {
-			return conflict("")
-		}
-		if c.State.Final() {
-			c.Content, c.Nonce, c.PlanHash = nil, "", ""
-		}
-		c.CreatedAt, c.UpdatedAt = stored.CreatedAt, m.now
-		stored.MemoryCandidate = c
-		m.data.candidates.put(m.tx, key, stored)
 		return nil
 	})
 }

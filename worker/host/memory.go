@@ -3,11 +3,8 @@ package host
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"os"
-	"slices"
 
-	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/agent/definition"
 	"github.com/fairlead/fairlead/internal/config"
 	"github.com/fairlead/fairlead/memorypolicy"
@@ -100,14 +97,8 @@ func (w wiring) checkMemory(d definition.Definition) error {
 			refuse("memory.model: %w", err)
 		}
 	}
-	for _, fact := range slices.Sorted(maps.Keys(d.Memory.Facts)) {
-		key, known := w.policy.Key(d.Memory.Facts[fact])
-		switch {
-		case !known:
-			refuse("memory.facts.%s names %s, which is no key of the memory policy (version %s)", fact, d.Memory.Facts[fact], w.policy.Version())
-		case !slices.Contains(key.Sources, agent.SourceTrustedTool):
-			refuse("memory.facts.%s names %s, which the memory policy (version %s) lets no tool write: add %s to its sources", fact, key.Name, w.policy.Version(), agent.SourceTrustedTool)
-		}
+	for _, fault := range w.policy.CheckFacts(d.Memory.Facts) {
+		refuse("%w", fault)
 	}
 	return errors.Join(errs...)
 }
