@@ -17,7 +17,7 @@ import (
 )
 
 // rounds of draws make it sure enough that each outcome is drawn.
-const rounds = 5
+const rounds = 15
 
 // canary begins every drawn word: no word of the policy has it.
 const canary = "qzx"

@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"go.temporal.io/sdk/temporal"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db"
@@ -100,9 +101,12 @@ func TestDestroyedKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	// After half a minute in memory it cannot even be read.
-	var result agent.RunResult
-	if err := run.Get(w.ctx, &result); err == nil && (result.Reason != agent.ReasonInternal || result.Steps != 0) ||
-		err != nil && !strings.Contains(err.Error(), db.ErrKeysDestroyed.Error()) {
+	var (
+		result  agent.RunResult
+		refused *temporal.ApplicationError
+	)
+	if err := run.Get(w.ctx, &result); err == nil ||
+		!(errors.As(err, &refused) && refused.Type() == agent.ErrorUserErased) && !strings.Contains(err.Error(), db.ErrKeysDestroyed.Error()) {
 		t.Errorf("her next run ended %+v, %v", result, err)
 	}
 	if n := w.number("SELECT count(*) FROM message WHERE conversation_id = $1", ann.conversation); n != stored {
