@@ -14,6 +14,8 @@ import (
 const (
 	// eraseAtOnce bounds one step of an erasure, in rows of each kind.
 	eraseAtOnce = 500
+	// eraseTimeout bounds it in time: the first step writes all tombstones.
+	eraseTimeout = 2 * time.Minute
 	// reconcileAtOnce bounds one round of reconciliation in one tenant.
 	reconcileAtOnce = 200
 	// staleAfter is how long a write or lesson may be under way before it is
@@ -27,7 +29,9 @@ func (r *Runs) Forget(ctx context.Context, in agent.ForgetInput) (step agent.Era
 	if r.memory == nil {
 		return step, r.faultOf(ctx, agent.ActivityForget, errNoMemory)
 	}
-	step, err = r.memory.ForgetMemory(ctx, in, eraseAtOnce)
+	work, done := r.bound(ctx, time.Now().Add(eraseTimeout), 0)
+	defer done()
+	step, err = r.memory.ForgetMemory(work, in, eraseAtOnce)
 	return r.erased(ctx, agent.ActivityForget, in.ID, step, err)
 }
 
@@ -37,7 +41,9 @@ func (r *Runs) Erase(ctx context.Context, in agent.EraseInput) (step agent.Erasu
 	if r.memory == nil {
 		return step, r.faultOf(ctx, agent.ActivityErase, errNoMemory)
 	}
-	step, err = r.memory.EraseSubject(ctx, in, eraseAtOnce)
+	work, done := r.bound(ctx, time.Now().Add(eraseTimeout), 0)
+	defer done()
+	step, err = r.memory.EraseSubject(work, in, eraseAtOnce)
 	return r.erased(ctx, agent.ActivityErase, in.ID, step, err)
 }
 
