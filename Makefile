@@ -11,7 +11,7 @@ TOOL := $(GO) tool -modfile=tools/go.mod
 ENDTOEND := internal/endtoend
 # Packages whose concurrency is their own; the others are tested without -race.
 RACE := ./internal/agentloop/... ./workflows/... ./tool/... ./model/... ./db/... ./activities/... ./approval/... ./internal/authz/... ./internal/memstore/... ./internal/vault/... ./internal/codec/... ./agenttest/...
-FORMATTED := activities agent agenttest approval bench db/*.go db/dbtest examples internal model starter temporal-dev tool worker workflows
+FORMATTED := activities agent agenttest approval bench db/*.go db/dbtest examples internal memorypolicy model starter temporal-dev tool worker workflows
 # Sets DATABASE_URL, TEMPORAL_ADDRESS, TEMPORAL_NAMESPACE and FAIRLEAD_UI_URL.
 ENGINE_ENV = set -a; source <($(BIN)/temporal-dev env); FAIRLEAD_TEST_DATABASE_URL=$$DATABASE_URL; set +a
 
@@ -118,9 +118,11 @@ fmt: ## Format all code
 	$(TOOL) gofumpt -w $(FORMATTED)
 
 .PHONY: fuzz
-fuzz: ## Fuzz the decoder of tool arguments and their way into policies, for a minute and a half
-	$(GO) test ./tool -run '^$$' -fuzz FuzzCanonical -fuzztime 60s
-	$(GO) test ./internal/authz -run '^$$' -fuzz FuzzConvertArguments -fuzztime 30s -fuzzminimizetime 10x
+fuzz: ## Fuzz all that reads what others write, each for FUZZTIME (20s)
+	@for found in $$(grep -rHoE '^func Fuzz[A-Za-z]+' --include=*_test.go . | sed 's/func //'); do \
+		package=$$(dirname $${found%%:*}); echo "$$package $${found##*:}"; \
+		$(GO) test $$package -run '^$$' -fuzz "^$${found##*:}$$" -fuzztime $(or $(FUZZTIME),20s) -fuzzminimizetime 10x | grep -v '^fuzz: elapsed'; \
+	done
 
 .PHONY: crashes
 crashes: $(BIN)/temporal-dev up ## Kill a worker at every point of a write, whatever the other side does (3 minutes)
