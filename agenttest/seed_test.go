@@ -44,7 +44,7 @@ func TestLearnedOfSomebodyWhoIsGone(t *testing.T) {
 	gone := agenttest.BeforeActivity(agent.ActivityEndRun)
 	for state, event := range map[string]func(*agenttest.Suite) func(){
 		"proposed": func(s *agenttest.Suite) func() { return func() { s.Leave(ops, "ann") } },
-		"expired":  func(s *agenttest.Suite) func() { return func() { s.Erase("ann") } },
+		"declined": func(s *agenttest.Suite) func() { return func() { s.Erase("ann") } },
 	} {
 		const proposal = `{"key":"fact.note","value":{"topic":"the gate","text":"The gate of hall seven is locked."},"quote":"The gate of hall seven is locked."}`
 		suite := suiteOf(t, newServices(), proposing(proposal), withMemory(nil))

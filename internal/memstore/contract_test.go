@@ -30,6 +30,10 @@ type subject struct {
 	session func(ctx context.Context, scope agent.Scope, conversation string) (db.SessionState, error)
 	memory  activities.Memory
 	join    func(scope agent.MemoryScope, user string, in bool)
+	// version is one version of a record, whoever may see it.
+	version func(id string, n int) db.MemoryRecord
+	// audit is the trail of acme, oldest first, in short.
+	audit func() []string
 }
 
 // inMemory and inPostgreSQL are the two that must agree.
@@ -37,7 +41,22 @@ func inMemory(t testing.TB) *subject {
 	s := memstore.New(nil)
 	return &subject{TB: t, Store: s, show: s.ShowRun, limits: s.SetLimits, settle: s.Settle, session: s.Session, memory: s, join: func(scope agent.MemoryScope, user string, in bool) {
 		s.Participate("acme", scope, user, in)
+	}, version: func(id string, n int) db.MemoryRecord {
+		r, ok := s.Record("acme", id, n)
+		if !ok {
+			t.Fatalf("there is no version %d of %s", n, id)
+		}
+		return r
+	}, audit: func() (list []string) {
+		for _, e := range s.MemoryAudit("acme") {
+			list = append(list, trail(e))
+		}
+		return list
 	}}
+}
+
+func trail(e db.MemoryAudit) string {
+	return fmt.Sprintf("%s %s %s %s%s %d %s", e.Actor, e.Action, e.User, e.Record, e.Candidate, e.Version, e.Detail)
 }
 
 func inPostgreSQL(t testing.TB) *subject {
@@ -66,7 +85,32 @@ func inPostgreSQL(t testing.TB) *subject {
 			t.Fatal(err)
 		}
 	}
-	return &subject{TB: t, Store: activities.PostgreSQL(d), memory: activities.PostgreSQLMemory(d), join: join, show: d.ShowRun, settle: settle, session: d.Session, limits: func(tenant string, l db.Limits) {
+	version := func(id string, n int) db.MemoryRecord {
+		trace, err := d.TraceMemory(ctx, "acme", "", id)
+		for _, r := range trace.Versions {
+			if r.Version == n {
+				return r
+			}
+		}
+		t.Fatalf("there is no version %d of %s, %v", n, id, err)
+		return db.MemoryRecord{}
+	}
+	audit := func() (list []string) {
+		rows, err := owner.Query(ctx, "SELECT actor, action, user_id, record_id, candidate_id, version, detail FROM memory_audit WHERE tenant = 'acme' AND action NOT LIKE 'participant%' ORDER BY id")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer rows.Close()
+		for rows.Next() {
+			var e db.MemoryAudit
+			if err := rows.Scan(&e.Actor, &e.Action, &e.User, &e.Record, &e.Candidate, &e.Version, &e.Detail); err != nil {
+				t.Fatal(err)
+			}
+			list = append(list, trail(e))
+		}
+		return list
+	}
+	return &subject{TB: t, Store: activities.PostgreSQL(d), memory: activities.PostgreSQLMemory(d), join: join, version: version, audit: audit, show: d.ShowRun, settle: settle, session: d.Session, limits: func(tenant string, l db.Limits) {
 		_, err := owner.Exec(ctx, `INSERT INTO tenant_limit VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 			tenant, l.MaxRunning, l.MaxRunningPerUser, l.DailyTokens, l.DailyCostMicros, l.UserDailyTokens, l.UserDailyCostMicros)
 		if err != nil {
@@ -78,7 +122,10 @@ func inPostgreSQL(t testing.TB) *subject {
 // TestContract runs the same cases, with the same expectations, on both stores.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	for _, group := range []map[string]func(*subject){runCases, attemptCases, writeCases, sessionCases, summaryCases, memoryCases, memoryWorkCases} {
+	for _, group := range []map[string]func(*subject){
+		runCases, attemptCases, writeCases, sessionCases, summaryCases,
+		memoryCases, memoryRecordCases, memoryRecallCases, memoryForgetCases, memoryWorkCases, memoryReconcileCases,
+	} {
 		for name, check := range group {
 			for store, open := range map[string]func(testing.TB) *subject{"memory": inMemory, "postgresql": inPostgreSQL} {
 				t.Run(name+"/"+store, func(t *testing.T) {

@@ -3,6 +3,7 @@ package memstore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -298,16 +299,22 @@ func identityHash(key, identity string) string { return db.ContentHash(key + "\n
 // Hash implements activities.MemoryTx. There are no keys here.
 func (m *memoryTx) Hash(value []byte) string { return db.ContentHash(value) }
 
-// StoreRecord implements activities.MemoryTx.
+// StoreRecord implements activities.MemoryTx. Of the constraints there are those that
+// a caller's fault would violate, not those of the closed sets of words.
 func (m *memoryTx) StoreRecord(r db.MemoryRecord, index db.MemoryIndex) {
 	r, d := cloneRecord(r), m.data
 	r.Environment, r.Scope, r.Status, r.User = m.room.Scope.Environment, m.held, db.MemoryActive, m.room.Scope.User
 	r.Subject = m.held.Subject(r.User)
 	r.ValueHash, r.IdentityHash, r.Identity = m.Hash(r.Value), identityHash(r.Key, r.Identity), ""
 	tokens := lines(index.Tokens)
-	var unit []float32
-	invalid := check(len(r.Value) > 0, "memory_record_value_check")
-	if invalid == nil && len(index.Embedding) > 0 {
+	var (
+		unit    []float32
+		invalid error
+	)
+	switch {
+	case len(r.Value) == 0:
+		invalid = errors.New("store memory: a version in force has a value")
+	case len(index.Embedding) > 0:
 		unit, invalid = unitOf(index.Embedder, index.Embedding)
 	}
 	m.queue(func() error {

@@ -1,10 +1,9 @@
 package memstore
 
 import (
-	"cmp"
 	"context"
-	"maps"
-	"slices"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/fairlead/fairlead/agent"
@@ -22,70 +21,72 @@ type erasureRow struct {
 	kind, record string
 	receipt      agent.ErasureReceipt
 	done         bool
+	requestedAt  time.Time
+	// runs are those of the user that had begun then, separated by line feeds.
+	runs string
 }
 
-// ForgetMemory implements activities.Memory, in one step.
-func (s *Store) ForgetMemory(ctx context.Context, in agent.ForgetInput, _ int) (step agent.ErasureStep, err error) {
-	user := in.Room.Scope.User
-	err = s.in(ctx, in.Room.Scope, func(tx *tx) error {
-		kind := eraseMemory
-		if in.Record != "" {
-			kind = eraseRecord
-		}
-		row, err := tx.erasure(in.ID, erasureRow{kind: kind, record: in.Record, receipt: agent.ErasureReceipt{
-			ID: in.ID, Tenant: in.Room.Scope.Tenant, Subject: user, By: in.By,
-		}})
-		if err != nil {
-			return err
-		}
-		if row.done {
-			step = agent.ErasureStep{Done: true, Receipt: row.receipt}
-			return nil
-		}
-		mine := func(r db.MemoryRecord) bool {
-			return (r.Subject == user || r.User == user) && (in.Record == "" || r.ID == in.Record)
-		}
-		if in.Record != "" && !tx.data.anyRecord(in.Room.Scope.Tenant, mine) {
-			return missing
-		}
-		tx.forget(mine, in.By, &row.receipt)
-		tx.clearCandidates(user, in.Record, &row.receipt)
-		step.Done, step.Receipt = true, tx.erased(in.ID, row, true)
-		return nil
-	})
+// ForgetMemory implements activities.Memory. Unlike package db it does all in one
+// step, whatever the limit.
+func (s *Store) ForgetMemory(ctx context.Context, in agent.ForgetInput, _ int) (agent.ErasureStep, error) {
+	kind := eraseMemory
+	if in.Record != "" {
+		kind = eraseRecord
+	}
+	step, err := s.erase(ctx, erasureRow{kind: kind, record: in.Record, receipt: agent.ErasureReceipt{
+		ID: in.ID, Tenant: in.Room.Scope.Tenant, Subject: in.Room.Scope.User, By: in.By,
+	}})
 	return step, wrap("forget memory", err)
 }
 
 // EraseSubject implements activities.Memory. Instead of destroying keys it removes
 // what they would have sealed.
-func (s *Store) EraseSubject(ctx context.Context, in agent.EraseInput, _ int) (step agent.ErasureStep, err error) {
-	err = s.in(ctx, background(in.Tenant), func(tx *tx) error {
-		row, err := tx.erasure(in.ID, erasureRow{kind: eraseSubject, receipt: agent.ErasureReceipt{ID: in.ID, Tenant: in.Tenant, Subject: in.User, By: in.By}})
+func (s *Store) EraseSubject(ctx context.Context, in agent.EraseInput, _ int) (agent.ErasureStep, error) {
+	step, err := s.erase(ctx, erasureRow{kind: eraseSubject, receipt: agent.ErasureReceipt{ID: in.ID, Tenant: in.Tenant, Subject: in.User, By: in.By}})
+	return step, wrap("erase subject", err)
+}
+
+func (s *Store) erase(ctx context.Context, asked erasureRow) (step agent.ErasureStep, err error) {
+	tenant, user := asked.receipt.Tenant, asked.receipt.Subject
+	if !agent.ValidID(tenant) || !agent.ValidID(user) {
+		return step, db.ErrScope
+	}
+	if !agent.ValidID(asked.receipt.ID) || asked.receipt.By == "" {
+		return step, errors.New("a request has an id and says who asks")
+	}
+	err = s.inTenant(ctx, tenant, func(tx *tx) error {
+		row, err := tx.erasure(asked)
 		if err != nil {
 			return err
 		}
-		if row.done {
-			step = agent.ErasureStep{Done: true, Receipt: row.receipt}
-			return nil
-		}
-		for at, r := range tx.data.runs.rows {
-			if at.tenant == in.Tenant && r.Scope.User == in.User && !r.Status.Terminal() {
-				step.Blocked = "open_run"
+		if !row.done {
+			tx.purge(&row)
+			if row.kind == eraseSubject {
+				step.Blocked = tx.data.hinders(tenant, user)
 			}
+			if row.done = step.Blocked == ""; row.done {
+				tx.complete(&row)
+			}
+			tx.data.tenants.put(tx, tenant, struct{}{})
+			tx.data.erasures.put(tx, namedKey{tenant, row.receipt.ID}, row)
 		}
-		if step.Blocked == "" && tx.data.unsettled(in.Tenant, in.User) {
-			step.Blocked = "unsettled_write"
-		}
-		tx.forget(func(r db.MemoryRecord) bool { return r.Subject == in.User || r.User == in.User }, in.By, &row.receipt)
-		tx.clearCandidates(in.User, "", &row.receipt)
-		if step.Done = step.Blocked == ""; step.Done {
-			tx.clearContent(in.User)
-			row.receipt.KeysDestroyed = true
-		}
-		step.Receipt = tx.erased(in.ID, row, step.Done)
+		step.Done, step.Receipt = row.done, row.receipt
 		return nil
 	})
-	return step, wrap("erase subject", err)
+	return step, err
+}
+
+// hinders says why the keys of a user are not destroyed yet.
+func (d *data) hinders(tenant, user string) string {
+	for at, r := range d.runs.rows {
+		if at.tenant == tenant && r.Scope.User == user && !r.Status.Terminal() {
+			return "open_run"
+		}
+	}
+	if d.unsettled(tenant, user) {
+		return "unsettled_write"
+	}
+	return ""
 }
 
 // unsettled reports whether nobody knows of a write of a user whether it happened.
@@ -99,24 +100,48 @@ func (d *data) unsettled(tenant, user string) bool {
 	return false
 }
 
-// erasure returns the request of an ID, which is made if it is new.
-func (tx *tx) erasure(id string, fresh erasureRow) (erasureRow, error) {
-	row, known := tx.data.erasures.get(namedKey{tx.scope.Tenant, id})
-	if !known {
-		return fresh, check(id != "", "memory_erasure_id_check")
+// erasure returns the request of an ID, which is made if it is new. A record must
+// be there, and belong to the user or come from the user in one of its versions.
+func (tx *tx) erasure(asked erasureRow) (erasureRow, error) {
+	d, tenant, user := tx.data, asked.receipt.Tenant, asked.receipt.Subject
+	if asked.kind == eraseRecord && !d.anyRecord(tenant, func(r db.MemoryRecord) bool { return r.ID == asked.record && asked.covers(r) }) {
+		return asked, missing
 	}
-	if row.kind != fresh.kind || row.record != fresh.record || row.receipt.Subject != fresh.receipt.Subject {
+	row, known := d.erasures.get(namedKey{tenant, asked.receipt.ID})
+	if !known {
+		var runs []string
+		for at, r := range d.runs.rows {
+			if at.tenant == tenant && r.Scope.User == user {
+				runs = append(runs, r.ID)
+			}
+		}
+		asked.requestedAt, asked.runs = tx.now, lines(runs)
+		return asked, nil
+	}
+	if row.kind != asked.kind || row.record != asked.record || row.receipt.Subject != user {
 		return row, db.ErrOtherRequest
 	}
 	return row, nil
 }
 
-func (tx *tx) erased(id string, row erasureRow, done bool) agent.ErasureReceipt {
-	if row.done = done; done {
-		row.receipt.At = tx.now
+// covers reports whether a version belongs to the user or comes from the user, and
+// is of the record that was named, if any was.
+func (e erasureRow) covers(r db.MemoryRecord) bool {
+	return (r.Subject == e.receipt.Subject || r.User == e.receipt.Subject) && (e.record == "" || r.ID == e.record)
+}
+
+func (tx *tx) complete(row *erasureRow) {
+	action := "forgotten"
+	if row.kind == eraseSubject {
+		action = "erased"
+		tx.clearContent(row.receipt.Subject)
+		row.receipt.KeysDestroyed = true
 	}
-	tx.data.erasures.put(tx, namedKey{tx.scope.Tenant, id}, row)
-	return row.receipt
+	row.receipt.At = tx.now
+	tx.note(db.MemoryAudit{
+		Actor: row.receipt.By, Action: action, Subject: row.receipt.Subject, User: row.receipt.Subject, Record: row.record,
+		Detail: fmt.Sprintf("request=%s records=%d versions=%d", row.receipt.ID, row.receipt.Records, row.receipt.Versions),
+	})
 }
 
 func (d *data) anyRecord(tenant string, which func(db.MemoryRecord) bool) bool {
@@ -128,39 +153,82 @@ func (d *data) anyRecord(tenant string, which func(db.MemoryRecord) bool) bool {
 	return false
 }
 
-// forget makes tombstones of records, and removes what they were found by.
-func (tx *tx) forget(which func(db.MemoryRecord) bool, by string, receipt *agent.ErasureReceipt) {
-	d := tx.data
-	buried := map[namedKey]db.MemoryRecord{}
+// purge makes tombstones of records, removes what they were found by, and clears
+// candidates. Of everything also goes what was said and is not remembered yet.
+func (tx *tx) purge(row *erasureRow) {
+	d, receipt := tx.data, &row.receipt
+	records := map[string]bool{}
 	for at, r := range d.records.rows {
-		if at.tenant == tx.scope.Tenant && r.Status != db.MemoryDeleted && which(r) {
-			tx.bury(at, r, by)
-			buried[at.namedKey] = r
-			receipt.Versions++
+		if at.tenant != tx.scope.Tenant || r.Status == db.MemoryDeleted || !row.covers(r) {
+			continue
+		}
+		tx.bury(at, r, receipt.By, tx.now)
+		receipt.Versions++
+		if records[r.ID] = true; r.Status == db.MemoryActive {
+			keywords, vectors := tx.unindex(at.namedKey)
+			receipt.Keywords += keywords
+			receipt.Vectors += vectors
 		}
 	}
-	for key, r := range buried {
-		keywords, vectors := tx.unindex(key)
-		receipt.Records++
-		receipt.Keywords += keywords
-		receipt.Vectors += vectors
-		tx.note(db.MemoryAudit{Actor: by, Action: "forget", Subject: r.Subject, User: r.User, Record: key.id})
+	receipt.Records += len(records)
+	tx.clearCandidates(row)
+	switch row.kind {
+	case eraseMemory:
+		tx.leaveLessons(receipt.Subject, "forgotten")
+	case eraseSubject:
+		tx.leaveLessons(receipt.Subject, "erased")
+		for at, p := range d.participants.rows {
+			if at.tenant == tx.scope.Tenant && at.user == receipt.Subject && p.RemovedAt == nil {
+				p.RemovedBy, p.RemovedAt = receipt.By, cloneTime(&tx.now)
+				d.participants.put(tx, at, p)
+			}
+		}
 	}
 }
 
-// clearCandidates clears the content of a user's candidates, or with a record of
-// those that it was made from.
-func (tx *tx) clearCandidates(user, record string, receipt *agent.ErasureReceipt) {
-	for at, c := range tx.data.candidates.rows {
-		if at.tenant != tx.scope.Tenant || c.Room.Scope.User != user || c.Content == nil || record != "" && c.Record != record {
+// clearCandidates clears a user's candidates; with a record those that it was made
+// from or that were merged with it, and of its room and key those that nobody has
+// decided about: they may say the same again.
+func (tx *tx) clearCandidates(row *erasureRow) {
+	d, user, erased := tx.data, row.receipt.Subject, row.kind == eraseSubject
+	for at, c := range d.candidates.rows {
+		if at.tenant != tx.scope.Tenant || c.Room.Scope.User != user {
 			continue
 		}
-		if c.Content = nil; !c.State.Final() {
-			c.State = agent.MemoryExpired
+		left := c.Content != nil || c.ValueHash != ""
+		if row.kind == eraseRecord {
+			left = left && d.about(c, row.record)
+		} else {
+			left = left || !c.State.Final() || erased && c.request != ""
 		}
-		c.request = ""
-		tx.data.candidates.put(tx, at, c)
-		receipt.Candidates++
+		if !left {
+			continue
+		}
+		c.close(agent.MemoryDeclined, row.receipt.By, tx.now)
+		if c.ValueHash = ""; erased {
+			c.request = ""
+		}
+		d.candidates.put(tx, at, c)
+		row.receipt.Candidates++
+	}
+}
+
+// about reports whether a record was made from a candidate or merged with it, or
+// could be what the candidate says.
+func (d *data) about(c candidateRow, record string) bool {
+	return c.Record == record || d.anyRecord(c.Room.Scope.Tenant, func(r db.MemoryRecord) bool {
+		return r.ID == record && (r.CandidateID == c.ID ||
+			!c.State.Final() && r.Key == c.Key && r.Scope == c.Scope && r.Environment == c.Room.Scope.Environment)
+	})
+}
+
+// leaveLessons leaves alone what was to be learned from a user's runs.
+func (tx *tx) leaveLessons(user, why string) {
+	for at, row := range tx.data.lessons.rows {
+		if run, _ := tx.data.runs.get(at); at.tenant == tx.scope.Tenant && run.Scope.User == user && row.status == lessonDue {
+			row.status, row.failure, row.updatedAt = lessonFailed, why, tx.now
+			tx.data.lessons.put(tx, at, row)
+		}
 	}
 }
 
@@ -206,77 +274,4 @@ func (tx *tx) clearContent(user string) {
 			d.plans.put(tx, at, p)
 		}
 	}
-}
-
-// MemoryTenants implements activities.Memory.
-func (s *Store) MemoryTenants(ctx context.Context) (list []string, err error) {
-	err = s.everywhere(ctx, func(tx *tx) error {
-		tenants := map[string]bool{}
-		for at := range tx.data.records.rows {
-			tenants[at.tenant] = true
-		}
-		for at := range tx.data.candidates.rows {
-			tenants[at.tenant] = true
-		}
-		for at := range tx.data.lessons.rows {
-			tenants[at.tenant] = true
-		}
-		list = slices.Sorted(maps.Keys(tenants))
-		return nil
-	})
-	return list, wrap("list tenants with memory", err)
-}
-
-// ReconcileMemory implements activities.Memory.
-func (s *Store) ReconcileMemory(ctx context.Context, tenant string, now, staleSince time.Time, limit int) (report agent.ReconcileReport, err error) {
-	report.Tenants = 1
-	err = s.in(ctx, background(tenant), func(tx *tx) error {
-		d, left := tx.data, limit
-		spend := func() bool {
-			if left == 0 {
-				report.More = true
-				return false
-			}
-			left--
-			return true
-		}
-		for at, r := range d.records.rows {
-			if at.tenant == tenant && r.Status == db.MemoryActive && r.ExpiresAt != nil && !r.ExpiresAt.After(now) && spend() {
-				tx.outlive(at, r)
-				report.Expired++
-			}
-		}
-		residue := map[namedKey]bool{}
-		for at, row := range d.keywords.rows {
-			residue[at] = residue[at] || !d.active(at, row.version)
-		}
-		for at, row := range d.vectors.rows {
-			residue[at.namedKey] = residue[at.namedKey] || !d.active(at.namedKey, row.version)
-		}
-		for at, bad := range residue {
-			if bad && at.tenant == tenant && spend() {
-				tx.unindex(at)
-				report.Residue++
-			}
-		}
-		for at, c := range d.candidates.rows {
-			if at.tenant == tenant && !c.State.Final() && c.UpdatedAt.Before(staleSince) && spend() {
-				report.Writes = append(report.Writes, agent.MemoryWriteInput{ID: c.ID, Room: c.Room})
-			}
-		}
-		for at, row := range d.lessons.rows {
-			if lesson, ok := d.lesson(at); ok && at.tenant == tenant && row.status == lessonDue && row.updatedAt.Before(staleSince) && spend() {
-				report.Lessons = append(report.Lessons, agent.LearnInput{Run: lesson.Run, Room: lesson.Room, DefinitionDigest: lesson.DefinitionDigest})
-			}
-		}
-		slices.SortFunc(report.Writes, func(a, b agent.MemoryWriteInput) int { return cmp.Compare(a.ID, b.ID) })
-		slices.SortFunc(report.Lessons, func(a, b agent.LearnInput) int { return cmp.Compare(a.Run.RunID, b.Run.RunID) })
-		return nil
-	})
-	return report, wrap("reconcile memory", err)
-}
-
-func (d *data) active(key namedKey, version int) bool {
-	r, ok := d.records.get(recordKey{key, version})
-	return ok && r.Status == db.MemoryActive
 }

@@ -21,7 +21,8 @@ type lessonRow struct {
 	status, failure string
 	tries           int
 	billed          amount
-	updatedAt       time.Time
+
+	createdAt, updatedAt time.Time
 }
 
 // bill adds what a try cost. A cost that is not known of one is not known of all.
@@ -40,15 +41,29 @@ func (r *lessonRow) bill(billed db.Amount) {
 func (tx *tx) InsertLesson(runID string) {
 	tx.queue(func() error {
 		key := tx.key(runID)
-		if _, known := tx.data.lessons.get(key); known {
+		d := tx.data
+		d.tenants.put(tx, key.tenant, struct{}{})
+		run, ok := d.runs.get(key)
+		if _, known := d.lessons.get(key); known || !ok || run.Scope.User != tx.scope.User || d.unlearned(key.tenant, run) {
 			return nil
 		}
-		if _, ok := tx.data.runs.get(key); !ok {
-			return absent("memory_lesson_run_fkey")
-		}
-		tx.data.lessons.put(tx, key, lessonRow{status: lessonDue, updatedAt: tx.now})
+		d.lessons.put(tx, key, lessonRow{status: lessonDue, createdAt: tx.now, updatedAt: tx.now})
 		return nil
 	})
+}
+
+// unlearned reports whether a run's user was erased, or has had all forgotten since
+// it began.
+func (d *data) unlearned(tenant string, run db.Run) bool {
+	if d.erased(tenant, run.Scope.User) {
+		return true
+	}
+	for at, e := range d.erasures.rows {
+		if at.tenant == tenant && e.kind == eraseMemory && e.before(run.Scope.User, run.ID) {
+			return true
+		}
+	}
+	return false
 }
 
 // lesson is a lesson as it is returned.
@@ -84,8 +99,12 @@ func (s *Store) LessonSource(ctx context.Context, ref agent.RunRef) (source db.L
 				source.Facts = append(source.Facts, cloneEntry(e))
 			}
 		}
-		slices.SortFunc(source.Facts, func(a, b db.SessionEntry) int { return cmp.Compare(a.Version, b.Version) })
-		source.Recalled = d.givenRecords(lesson.Room, key, tx.now)
+		slices.SortFunc(source.Facts, func(a, b db.SessionEntry) int {
+			aStep, aIndex := callOrder(a.CallID)
+			bStep, bIndex := callOrder(b.CallID)
+			return cmp.Or(cmp.Compare(aStep, bStep), cmp.Compare(aIndex, bIndex), cmp.Compare(a.Version, b.Version))
+		})
+		source.Recalled = d.givenRecords(lesson.Room, key, func(r db.MemoryRecord) bool { return r.Status != db.MemoryDeleted })
 		return nil
 	})
 	return source, wrap("load lesson", err)
@@ -96,7 +115,7 @@ func (s *Store) CloseLesson(ctx context.Context, ref agent.RunRef, failure strin
 	err := s.in(ctx, ref.Scope, func(tx *tx) error {
 		key := tx.key(ref.RunID)
 		row, ok := tx.data.lessons.get(key)
-		if run, _ := tx.data.runs.get(key); !ok || run.Scope != ref.Scope {
+		if run, _ := tx.data.runs.get(key); !ok || run.Scope.User != ref.Scope.User {
 			return missing
 		}
 		if row.status != lessonDue {
@@ -118,7 +137,7 @@ func (s *Store) TryLesson(ctx context.Context, ref agent.RunRef, most int, failu
 	err = s.in(ctx, ref.Scope, func(tx *tx) error {
 		key := tx.key(ref.RunID)
 		row, ok := tx.data.lessons.get(key)
-		if run, _ := tx.data.runs.get(key); !ok || run.Scope != ref.Scope || row.status != lessonDue {
+		if run, _ := tx.data.runs.get(key); !ok || run.Scope.User != ref.Scope.User || row.status != lessonDue {
 			closed = true
 			return nil
 		}

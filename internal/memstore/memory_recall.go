@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -13,9 +14,16 @@ import (
 	"github.com/fairlead/fairlead/db"
 )
 
-// fusion is the constant of reciprocal rank fusion: how little the places of one
-// list differ.
-const fusion = 60
+const (
+	// fusion is the constant of reciprocal rank fusion: how little the places of one
+	// list differ.
+	fusion = 60
+	// maxRecallKeys and maxRecallTokens bound what one recall looks for.
+	maxRecallKeys, maxRecallTokens = 64, 256
+	// minRecallDepth is how many hits by keyword and how many by vector are fused at
+	// least.
+	minRecallDepth = 50
+)
 
 // inForce reports whether a record holds at a moment.
 func inForce(r db.MemoryRecord, now time.Time) bool {
@@ -24,16 +32,15 @@ func inForce(r db.MemoryRecord, now time.Time) bool {
 }
 
 // Recall implements activities.Memory: what has one of the keys, then what shares
-// words with the question or is near to it, fused by rank.
+// words with the question or is near to it, fused by rank. Other than in package
+// db, all vectors are compared in full, also those of a scope that many people
+// fill, and with all of their digits.
 func (s *Store) Recall(ctx context.Context, room agent.MemoryRoom, q db.RecallQuery) (hits []db.RecallHit, err error) {
-	if len(q.Scopes) == 0 || len(q.Kinds) == 0 {
-		return nil, wrap("recall", errors.New("scopes and kinds are required"))
+	unit, err := checkQuery(room, q)
+	if err != nil {
+		return nil, wrap("recall", err)
 	}
-	for _, scope := range q.Scopes {
-		if !slices.Contains(room.Scopes(), scope) {
-			return nil, wrap("recall", errors.New("a scope is not one of the room's"))
-		}
-	}
+	q.Embedding, q.Tokens = unit, slices.Compact(slices.Sorted(slices.Values(q.Tokens)))
 	err = s.inRoom(ctx, room, agent.MemoryScope{}, func(tx *tx) error {
 		hits = tx.data.recall(room, q)
 		return nil
@@ -41,10 +48,50 @@ func (s *Store) Recall(ctx context.Context, room agent.MemoryRoom, q db.RecallQu
 	return hits, wrap("recall", err)
 }
 
+// checkQuery refuses what cannot be asked, and returns the question's embedding
+// scaled to length 1, nil if there is none.
+func checkQuery(room agent.MemoryRoom, q db.RecallQuery) ([]float32, error) {
+	switch {
+	case len(q.Scopes) == 0 || len(q.Kinds) == 0:
+		return nil, errors.New("scopes and kinds are required")
+	case q.Now.IsZero():
+		return nil, errors.New("the moment is required")
+	case q.Limit < 1 || q.Limit > db.MaxRecallHits:
+		return nil, fmt.Errorf("the limit must be 1 to %d", db.MaxRecallHits)
+	case len(q.Keys) > maxRecallKeys || len(q.Tokens) > maxRecallTokens:
+		return nil, fmt.Errorf("there are more than %d keys or %d words", maxRecallKeys, maxRecallTokens)
+	}
+	for _, scope := range q.Scopes {
+		if !slices.Contains(room.Scopes(), scope) {
+			return nil, errors.New("a scope is not one of the room's")
+		}
+	}
+	if len(q.Embedding) == 0 {
+		return nil, nil
+	}
+	return unitOf(q.Embedder, q.Embedding)
+}
+
 // found is a record with its places in the lists, from 1; 0 is none.
 type found struct {
 	record                 db.MemoryRecord
 	exact, keyword, vector int
+}
+
+// ranked is a record in one of the lists.
+type ranked struct {
+	*found
+	// score puts the greatest first; of those that have the same, then does.
+	score float64
+	then  int
+}
+
+// rank returns a list in its order, of most at most; what is left is by ID.
+func rank(list []ranked, most int) []ranked {
+	slices.SortFunc(list, func(a, b ranked) int {
+		return cmp.Or(cmp.Compare(b.score, a.score), cmp.Compare(b.then, a.then), cmp.Compare(a.record.ID, b.record.ID))
+	})
+	return list[:min(len(list), most)]
 }
 
 func (d *data) recall(room agent.MemoryRoom, q db.RecallQuery) []db.RecallHit {
@@ -54,115 +101,174 @@ func (d *data) recall(room agent.MemoryRoom, q db.RecallQuery) []db.RecallHit {
 			visible = append(visible, &found{record: r})
 		}
 	}
-	newest := func(a, b *found) int {
-		return cmp.Or(b.record.WrittenAt.Compare(a.record.WrittenAt), cmp.Compare(a.record.ID, b.record.ID))
+	depth := max(minRecallDepth, 2*q.Limit)
+	for i, f := range rank(byKey(visible, q.Keys), q.Limit) {
+		f.exact = i + 1
 	}
-	slices.SortFunc(visible, newest)
-	rank := func(score func(*found) float64, place func(*found, int)) {
-		scored := map[*found]float64{}
-		var list []*found
-		for _, f := range visible {
-			if n := score(f); n > 0 {
-				scored[f] = n
-				list = append(list, f)
-			}
-		}
-		slices.SortStableFunc(list, func(a, b *found) int { return cmp.Compare(scored[b], scored[a]) })
-		for i, f := range list {
-			place(f, i+1)
-		}
+	for i, f := range rank(d.byWord(room, visible, q), depth) {
+		f.keyword = i + 1
 	}
-	// Of each key the newest comes before the second of any.
-	nth := map[string]int{}
-	rank(func(f *found) float64 {
-		if !slices.Contains(q.Keys, f.record.Key) {
-			return 0
-		}
-		nth[f.record.Key]++
-		return 1 / float64(nth[f.record.Key])
-	}, func(f *found, n int) { f.exact = n })
-	weights := d.weights(room.Scope.Tenant, visible, q.Tokens)
-	rank(func(f *found) (sum float64) {
-		for _, token := range d.tokens(room.Scope.Tenant, f.record) {
-			sum += weights[token]
-		}
-		return sum
-	}, func(f *found, n int) { f.keyword = n })
-	rank(func(f *found) float64 {
-		row, ok := d.vectors.get(vectorKey{namedKey{room.Scope.Tenant, f.record.ID}, q.Embedder})
-		if !ok || len(q.Embedding) == 0 {
-			return 0
-		}
-		if near := dot(row.vector, q.Embedding); near > q.MinSimilarity {
-			return near
-		}
-		return 0
-	}, func(f *found, n int) { f.vector = n })
-
-	var hits []db.RecallHit
-	places := map[string]int{}
+	for i, f := range rank(d.byVector(room, visible, q), depth) {
+		f.vector = i + 1
+	}
+	var hits []*found
 	for _, f := range visible {
-		if h, ok := f.hit(); ok {
-			hits = append(hits, h)
-			places[f.record.ID] = f.exact
+		if f.exact+f.keyword+f.vector > 0 {
+			hits = append(hits, f)
 		}
 	}
-	// What has a key and nothing else is given half of the places, or those that stay
-	// free.
-	spare := func(h db.RecallHit) bool { return h.Via == "exact" && places[h.Record.ID]*2 > q.Limit+1 }
-	slices.SortStableFunc(hits, func(a, b db.RecallHit) int {
-		if s := spare(a); s != spare(b) {
-			if s {
-				return 1
-			}
-			return -1
-		}
-		return cmp.Compare(b.Score, a.Score)
+	slices.SortFunc(hits, func(a, b *found) int {
+		return cmp.Or(cmp.Compare(a.spare(q.Limit), b.spare(q.Limit)), cmp.Compare(b.score(), a.score()),
+			cmp.Compare(a.list(), b.list()), cmp.Compare(a.record.ID, b.record.ID))
 	})
-	return hits[:min(len(hits), max(q.Limit, 0))]
+	var list []db.RecallHit
+	for _, f := range hits[:min(len(hits), q.Limit)] {
+		list = append(list, db.RecallHit{Record: cloneRecord(f.record), Via: f.via(), Score: f.score()})
+	}
+	return list
 }
 
-// hit is a record as it is returned. An exact key comes before everything else.
-func (f *found) hit() (db.RecallHit, bool) {
-	var via []string
-	score := 0.0
-	if f.exact > 0 {
-		via, score = append(via, "exact"), score+1+1/float64(fusion+f.exact)
-	}
-	for _, list := range []struct {
-		name string
-		rank int
-	}{{"keyword", f.keyword}, {"vector", f.vector}} {
-		if list.rank > 0 {
-			via, score = append(via, list.name), score+1/float64(fusion+list.rank)
+// byKey is what has one of the keys: of each key the newest comes before the second
+// of any. A key that is asked for twice counts once here, and twice in package db.
+func byKey(visible []*found, keys []string) (list []ranked) {
+	newest := slices.SortedFunc(slices.Values(visible), func(a, b *found) int {
+		return cmp.Or(b.record.WrittenAt.Compare(a.record.WrittenAt), cmp.Compare(a.record.ID, b.record.ID))
+	})
+	nth := map[string]int{}
+	for i, f := range newest {
+		if slices.Contains(keys, f.record.Key) {
+			nth[f.record.Key]++
+			list = append(list, ranked{found: f, score: -float64(nth[f.record.Key]), then: -i})
 		}
 	}
-	return db.RecallHit{Record: cloneRecord(f.record), Via: strings.Join(via, "+"), Score: score}, len(via) > 0
+	return list
 }
 
-// weights says how much each word of the question tells: the rarer, the more.
-func (d *data) weights(tenant string, visible []*found, tokens []string) map[string]float64 {
-	weights := map[string]float64{}
-	for _, token := range tokens {
-		n := 0
-		for _, f := range visible {
-			if slices.Contains(d.tokens(tenant, f.record), token) {
-				n++
+// byWord is what shares words with the question, those that tell more first; of the
+// same words those that were stored last.
+func (d *data) byWord(room agent.MemoryRoom, visible []*found, q db.RecallQuery) (list []ranked) {
+	weights := d.weights(room, q)
+	for _, f := range visible {
+		row := d.words(room.Scope.Tenant, f.record)
+		var sum float64
+		for _, token := range q.Tokens {
+			if row.has(token) {
+				sum += weights[word{f.record.Subject, token}]
 			}
 		}
-		if n > 0 {
-			weights[token] = math.Log(1 + float64(len(visible))/float64(n))
+		if sum > 0 {
+			list = append(list, ranked{found: f, score: sum, then: row.doc})
+		}
+	}
+	return list
+}
+
+// byVector is what is near to the question.
+func (d *data) byVector(room agent.MemoryRoom, visible []*found, q db.RecallQuery) (list []ranked) {
+	if len(q.Embedding) == 0 || !d.knows(q.Embedder) {
+		return nil
+	}
+	for _, f := range visible {
+		row, ok := d.vectors.get(vectorKey{namedKey{room.Scope.Tenant, f.record.ID}, q.Embedder})
+		if !ok || row.version != f.record.Version {
+			continue
+		}
+		if near := dot(row.unit, q.Embedding); near > q.MinSimilarity {
+			list = append(list, ranked{found: f, score: near})
+		}
+	}
+	return list
+}
+
+// spare is 1 for what has a key and nothing else and comes behind half of the
+// places: it is given those that stay free.
+func (f *found) spare(limit int) int {
+	if f.exact*2 > limit+1 && f.keyword+f.vector == 0 {
+		return 1
+	}
+	return 0
+}
+
+// score is by reciprocal rank. An exact key comes before everything else.
+func (f *found) score() (score float64) {
+	if f.exact > 0 {
+		score = 1
+	}
+	for _, place := range []int{f.exact, f.keyword, f.vector} {
+		if place > 0 {
+			score += 1 / float64(fusion+place)
+		}
+	}
+	return score
+}
+
+// list is the number of the first list that has it.
+func (f *found) list() int {
+	return slices.IndexFunc([]int{f.exact, f.keyword, f.vector}, func(place int) bool { return place > 0 })
+}
+
+func (f *found) via() string {
+	var via []string
+	for i, place := range []int{f.exact, f.keyword, f.vector} {
+		if place > 0 {
+			via = append(via, []string{"exact", "keyword", "vector"}[i])
+		}
+	}
+	return strings.Join(via, "+")
+}
+
+// word is a word of what belongs to one subject.
+type word struct{ subject, token string }
+
+// weights are each word's part in the rarity of all words of the question, among
+// the records of the scopes that belong to one subject: the idf of BM25.
+func (d *data) weights(room agent.MemoryRoom, q db.RecallQuery) map[word]float64 {
+	places, all := map[word]int{}, map[string]int{}
+	for at := range d.keywords.rows {
+		r, row := d.indexed(at)
+		if at.tenant != room.Scope.Tenant || !slices.Contains(q.Scopes, r.Scope) || r.Environment != room.Scope.Environment {
+			continue
+		}
+		for _, token := range q.Tokens {
+			if row.has(token) {
+				places[word{r.Subject, token}]++
+				all[r.Subject]++
+			}
+		}
+	}
+	weights := map[word]float64{}
+	for subject, n := range all {
+		var sum float64
+		for _, token := range q.Tokens {
+			f := float64(places[word{subject, token}])
+			idf := math.Log(1 + (float64(n)-f+0.5)/(f+0.5))
+			weights[word{subject, token}] = idf
+			sum += idf
+		}
+		for _, token := range q.Tokens {
+			weights[word{subject, token}] /= sum
 		}
 	}
 	return weights
 }
 
-func (d *data) tokens(tenant string, r db.MemoryRecord) []string {
+// indexed is the version that words are of.
+func (d *data) indexed(key namedKey) (db.MemoryRecord, keywordRow) {
+	row := d.keywords.rows[key]
+	return d.records.rows[recordKey{key, row.version}], row
+}
+
+// words are those of a version, none if there are only those of another one.
+func (d *data) words(tenant string, r db.MemoryRecord) keywordRow {
 	row, _ := d.keywords.get(namedKey{tenant, r.ID})
 	if row.version != r.Version {
-		return nil
+		return keywordRow{}
 	}
-	return strings.Split(row.tokens, "\n")
+	return row
+}
+
+func (row keywordRow) has(token string) bool {
+	return row.tokens != "" && slices.Contains(strings.Split(row.tokens, "\n"), token)
 }
 
 func dot(a, b []float32) (sum float64) {
@@ -174,145 +280,3 @@ func dot(a, b []float32) (sum float64) {
 
 // lines keeps strings as one, so that a row shares nothing with anybody.
 func lines(list []string) string { return strings.Join(list, "\n") }
-
-// GiveMemories implements activities.Memory.
-func (s *Store) GiveMemories(ctx context.Context, room agent.MemoryRoom, runID string, hits []db.RecallHit) (n int, err error) {
-	err = s.inRoom(ctx, room, agent.MemoryScope{}, func(tx *tx) error {
-		d, key := tx.data, tx.key(runID)
-		run, ok := d.runs.get(key)
-		if !ok || run.Scope != room.Scope {
-			return nil
-		}
-		if n = len(d.given(key)); n > 0 {
-			return nil
-		}
-		for i, h := range hits {
-			if !seen(room, h.Record) {
-				return missing
-			}
-			d.influences.put(tx, influenceKey{key, h.Record.ID}, db.MemoryInfluence{
-				RunID: runID, Record: h.Record.ID, Version: h.Record.Version, User: room.Scope.User, Rank: i + 1, Via: h.Via, At: tx.now,
-			})
-		}
-		n = len(hits)
-		return nil
-	})
-	return n, wrap("give memories", err)
-}
-
-// given is what a run was given, in order of rank.
-func (d *data) given(key runKey) (list []db.MemoryInfluence) {
-	for at, i := range d.influences.rows {
-		if at.runKey == key {
-			list = append(list, i)
-		}
-	}
-	slices.SortFunc(list, func(a, b db.MemoryInfluence) int { return cmp.Compare(a.Rank, b.Rank) })
-	return list
-}
-
-// GivenMemories implements activities.Memory.
-func (s *Store) GivenMemories(ctx context.Context, room agent.MemoryRoom, runID string, now time.Time) (list []db.MemoryRecord, err error) {
-	err = s.inRoom(ctx, room, agent.MemoryScope{}, func(tx *tx) error {
-		list = tx.data.givenRecords(room, tx.key(runID), now)
-		return nil
-	})
-	return list, wrap("load given memories", err)
-}
-
-func (d *data) givenRecords(room agent.MemoryRoom, key runKey, now time.Time) (list []db.MemoryRecord) {
-	for _, i := range d.given(key) {
-		for at, r := range d.records.rows {
-			if at.namedKey == (namedKey{key.tenant, i.Record}) && r.Version == i.Version && inForce(r, now) && seen(room, r) {
-				list = append(list, cloneRecord(r))
-			}
-		}
-	}
-	return list
-}
-
-// Embedders implements activities.Memory.
-func (s *Store) Embedders(ctx context.Context, current db.MemoryEmbedder) (state db.EmbedderState, err error) {
-	err = s.in(ctx, background("~"), func(tx *tx) error {
-		d := tx.data
-		serving, any := d.embedders.get("serving")
-		building, _ := d.embedders.get("building")
-		switch {
-		case !any:
-			serving = current
-			d.embedders.put(tx, "serving", serving)
-		case current != serving && current != building:
-			building = current
-			d.embedders.put(tx, "building", building)
-		}
-		state = db.EmbedderState{Serving: serving, Building: building}
-		return nil
-	})
-	return state, wrap("load embedders", err)
-}
-
-// knows reports whether there are vectors of an embedder.
-func (d *data) knows(e db.MemoryEmbedder) bool {
-	for _, known := range d.embedders.rows {
-		if known == e {
-			return true
-		}
-	}
-	return false
-}
-
-// Unembedded implements activities.Memory.
-func (s *Store) Unembedded(ctx context.Context, tenant string, e db.MemoryEmbedder, after string, limit int) (list []db.MemoryRecord, err error) {
-	err = s.in(ctx, background(tenant), func(tx *tx) error {
-		for at, r := range tx.data.records.rows {
-			row, ok := tx.data.vectors.get(vectorKey{at.namedKey, e})
-			if at.tenant == tenant && r.ID > after && r.Status == db.MemoryActive && (!ok || row.version != r.Version) {
-				list = append(list, cloneRecord(r))
-			}
-		}
-		slices.SortFunc(list, func(a, b db.MemoryRecord) int { return cmp.Compare(a.ID, b.ID) })
-		list = list[:min(len(list), limit)]
-		return nil
-	})
-	return list, wrap("list records without vectors", err)
-}
-
-// StoreVector implements activities.Memory.
-func (s *Store) StoreVector(ctx context.Context, tenant string, r db.MemoryRecord, e db.MemoryEmbedder, vector []float32) error {
-	vector = slices.Clone(vector)
-	return wrap("store vector", s.everywhere(ctx, func(tx *tx) error {
-		for at, stored := range tx.data.records.rows {
-			if at.tenant == tenant && at.id == r.ID && at.version == r.Version && stored.Scope == r.Scope && stored.Status == db.MemoryActive {
-				tx.data.vectors.put(tx, vectorKey{at.namedKey, e}, vectorRow{r.Version, vector})
-			}
-		}
-		return nil
-	}))
-}
-
-// everywhere is in for what belongs to no tenant.
-func (s *Store) everywhere(ctx context.Context, fn func(*tx) error) error {
-	return s.in(ctx, background("~"), fn)
-}
-
-// PromoteEmbedder implements activities.Memory.
-func (s *Store) PromoteEmbedder(ctx context.Context, e db.MemoryEmbedder, limit int) (done bool, err error) {
-	err = s.everywhere(ctx, func(tx *tx) error {
-		d := tx.data
-		d.embedders.put(tx, "serving", e)
-		d.embedders.remove(tx, "building")
-		done = true
-		for at := range d.vectors.rows {
-			if at.embedder == e {
-				continue
-			}
-			if limit--; limit < 0 {
-				done = false
-				break
-			}
-			d.vectors.remove(tx, at)
-		}
-		return nil
-	})
-	return done, wrap("promote embedder", err)
-}

@@ -25,6 +25,17 @@ var memoryWorkCases = map[string]func(*subject){
 		_, err = s.memory.LessonSource(ctx, agent.RunRef{Scope: bob, RunID: "r1"})
 		s.failed(err, db.ErrNotFound, "")
 		s.failed(s.memory.CloseLesson(ctx, agent.RunRef{Scope: bob, RunID: "r1"}, "", db.Amount{}), db.ErrNotFound, "")
+		for _, call := range []string{"1.0", "0.1", "", "0.0"} {
+			f := fact("key."+call, call)
+			f.CallID = call
+			s.settled(r, f)
+		}
+		source, err = s.memory.LessonSource(ctx, ref)
+		var calls []string
+		for _, f := range source.Facts {
+			calls = append(calls, f.Value)
+		}
+		s.want("in the order of the calls", []any{calls, err}, "[[0.0 0.1 1.0] <nil>]")
 		cost := int64(3)
 		for try, want := range []string{"[false <nil>]", "[false <nil>]"} {
 			closed, err := s.memory.TryLesson(ctx, ref, 3, "given_up", db.Amount{Tokens: 5, CostMicros: &cost})
@@ -156,9 +167,24 @@ var memoryWorkCases = map[string]func(*subject){
 			}
 		}
 		s.want("computed", missing(other), "")
+		for after, want := range map[string]string{"": "m1", "m1": "m2", "m2": ""} {
+			list, err := s.memory.Unembedded(ctx, "acme", db.MemoryEmbedder{Name: "none", Dimensions: 3}, after, 1)
+			s.want("behind "+after, []any{len(list), err, want != "" && list[0].ID == want}, []any{min(len(want), 1), nil, want != ""})
+		}
 		q := asked(ofAda)
 		q.Embedder, q.Embedding = flat, []float32{1, 0, 0}
 		s.want("the old one serves", s.recall(alone, q), `m1.1 vector "tea"`)
+		state, err = s.memory.Embedders(ctx, db.MemoryEmbedder{})
+		s.want("to look on", []any{state, err}, []any{db.EmbedderState{Serving: flat, Building: other}, nil})
+		if _, err := s.memory.PromoteEmbedder(ctx, db.MemoryEmbedder{Name: "none", Dimensions: 3}, 10); err != nil {
+			s.Fatal(err)
+		}
+		state, err = s.memory.Embedders(ctx, other)
+		s.want("one that is not built", []any{state, err}, []any{db.EmbedderState{Serving: flat, Building: other}, nil})
+		s.suggest(ofNoRun("c1")) // By its proposals a tenant is known.
+		done, err := s.memory.PromoteEmbedder(ctx, other, 0)
+		s.want("its vectors are there", []any{done, err}, "[false <nil>]")
+		s.want("the retired one finds nothing", s.recall(alone, q), "")
 		for range 10 {
 			done, err := s.memory.PromoteEmbedder(ctx, other, 10)
 			if err != nil {
@@ -173,6 +199,36 @@ var memoryWorkCases = map[string]func(*subject){
 		s.want("the old one is gone", s.recall(alone, q), "")
 		q.Embedder, q.Embedding = other, []float32{0, 0, 1}
 		s.want("the new one finds", len(strings.Split(s.recall(alone, q), "; ")), 2)
+	},
+	"vectors": func(s *subject) {
+		s.embedders()
+		s.keep(alone, ofAda, wrote("m1", 1, `"tea"`), words("tea"))
+		list, err := s.memory.Unembedded(ctx, "acme", flat, "", 10)
+		if err != nil || len(list) != 1 {
+			s.Fatal(list, err)
+		}
+		unit := []float32{0, 0, 1}
+		for what, vector := range map[string][]float32{"another dimension": {0, 0, 0, 1}, "no direction": {0, 0, 0}, "none": nil} {
+			s.want(what, errors.Is(s.memory.StoreVector(ctx, "acme", list[0], flat, vector), db.ErrEmbedding), true)
+			if vector != nil {
+				err := s.memory.InMemory(ctx, alone, ofAda, func(tx activities.MemoryTx) error {
+					tx.StoreRecord(wrote("m2", 1, `"x"`, func(r *db.MemoryRecord) { r.Key = "key.x" }), db.MemoryIndex{Embedder: flat, Embedding: vector})
+					return nil
+				})
+				s.want("with a record", errors.Is(err, db.ErrEmbedding), true)
+			}
+		}
+		s.want("an embedder that is not known", s.memory.StoreVector(ctx, "acme", list[0], other, unit), nil)
+		q := asked(ofAda)
+		q.Embedder, q.Embedding = other, unit
+		s.want("has no vectors", s.recall(alone, q), "")
+		s.failed(s.memory.StoreVector(ctx, "globex", list[0], flat, unit), db.ErrConflict, "")
+		s.replace(alone, ofAda, wrote("m1", 2, `"coffee"`), words("coffee"))
+		s.failed(s.memory.StoreVector(ctx, "acme", list[0], flat, unit), db.ErrConflict, "")
+		list[0].Version = 2
+		s.want("the version in force", s.memory.StoreVector(ctx, "acme", list[0], flat, unit), nil)
+		s.forget(agent.ForgetInput{ID: "f1", Room: alone, Record: "m1", By: "ada"})
+		s.failed(s.memory.StoreVector(ctx, "acme", list[0], flat, unit), db.ErrConflict, "")
 	},
 	"reconciliation": func(s *subject) {
 		s.begin(ada, "talk", "r1")

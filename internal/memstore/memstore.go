@@ -2,9 +2,11 @@
 // commits, what conflicts and what is refused is the same, down to the names of
 // constraints. Its tests run one suite of cases on both. Package agenttest runs
 // agents on it without any server. Nothing is encrypted, and no conversation goes
-// back: there are no snapshots and no lines but the first.
+// back: there are no snapshots and no lines but the first. An erasure is done in
+// one step, and what came before it is told by order instead of by time.
 //
-// It imports the words of agent, db and activities, and only tests use it.
+// It imports the words of agent, db and activities, and of recall what scales
+// vectors; only tests use it.
 package memstore
 
 import (
