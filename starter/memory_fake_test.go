@@ -255,7 +255,7 @@ func remembering() console {
 		memories: &fakeMemories{
 			tenants:      []string{"acme", "demo"},
 			participants: []db.Participant{{Scope: ownerMemory().Scope, User: "ann"}},
-			records: []db.MemoryRecord{versions[0], versions[1], ownerMemory(), deletedMemory()}, candidates: proposals(),
+			records:      []db.MemoryRecord{versions[0], versions[1], ownerMemory(), deletedMemory()}, candidates: proposals(),
 			traces: map[string]db.MemoryTrace{"m-1": traceOf(versions...), "m-2": traceOf(ownerMemory()), "m-66": urgentTicket()},
 			given:  []db.MemoryInfluence{{RunID: "run-99", Record: "m-66", Version: 1, User: "ann", Rank: 1, Via: "keyword+vector", At: at(14 * 24 * 3600 * 1000)}, {RunID: "run-99", Record: "m-55", Version: 3, User: "ann", Rank: 2, Via: "exact", At: at(14 * 24 * 3600 * 1000)}},
 		},

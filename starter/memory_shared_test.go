@@ -23,18 +23,21 @@ func TestMemoryShared(t *testing.T) {
 		asked  string
 	}{
 		"list": {
-			[]string{"list", "--group", "ops"}, func(*fakeMemories) {}, exitOK, "service_owner",
+			[]string{"list", "--group", "ops"},
+			func(*fakeMemories) {}, exitOK, "service_owner",
 			"memories acme/ann {Environment: Kind: Key: Shared:{Kind:group ID:ops} Past:false Limit:500 After:}",
 		},
 		"list of an outsider": {
-			[]string{"list", "--project", "atlas"}, func(m *fakeMemories) { m.err = db.ErrNotFound }, exitUsage,
+			[]string{"list", "--project", "atlas"},
+			func(m *fakeMemories) { m.err = db.ErrNotFound }, exitUsage,
 			"user ann takes no part in project atlas of tenant acme", "",
 		},
 		"two rooms":      {[]string{"list", "--group", "a", "--project", "b"}, func(*fakeMemories) {}, exitUsage, "say one of --group, --project and --rejected", ""},
 		"no name":        {[]string{"list", "--group", "a b"}, func(*fakeMemories) {}, exitUsage, "must be 1 to 128", ""},
 		"forget another": {[]string{"forget", "m-2"}, func(m *fakeMemories) { m.records = []db.MemoryRecord{bobs} }, exitUsage, "comes from somebody else, who alone may have it forgotten", ""},
 		"correct, having left": {
-			[]string{"correct", "m-2", "--value", `{"service":"payment","owner":"b"}`}, func(m *fakeMemories) { m.participants[0].RemovedAt = left }, exitUsage,
+			[]string{"correct", "m-2", "--value", `{"service":"payment","owner":"b"}`},
+			func(m *fakeMemories) { m.participants[0].RemovedAt = left }, exitUsage,
 			"user ann takes no part in group ops any more", "",
 		},
 	} {

@@ -60,16 +60,25 @@ var memoryReconcileCases = map[string]func(*subject){
 			aged time.Duration
 			want string
 		}{
-			{-time.Minute, ""}, {time.Minute, "p1"},
-			{59 * time.Minute, ""}, {61 * time.Minute, "p1"},
-			{239 * time.Minute, ""}, {241 * time.Minute, "p1"},
-			{539 * time.Minute, ""}, {541 * time.Minute, "p1"},
+			{-time.Minute, ""},
+			{time.Minute, "p1"},
+			{59 * time.Minute, ""},
+			{61 * time.Minute, "p1"},
+			{239 * time.Minute, ""},
+			{241 * time.Minute, "p1"},
+			{539 * time.Minute, ""},
+			{541 * time.Minute, "p1"},
 			{23*time.Hour + 59*time.Minute, "p1"},
 			{25*time.Hour + time.Minute, "p1 p2"},
-			{100 * time.Hour, "p1 p2"}, {100 * time.Hour, "p1 p2"},
+			{100 * time.Hour, "p1 p2"},
+			{100 * time.Hour, "p1 p2"},
 			// p1 was tried 8 times; what waits is not given up before its time.
-			{100 * time.Hour, "p2"}, {100 * time.Hour, "p2"}, {100 * time.Hour, "p2"},
-			{35*time.Hour + 59*time.Minute, ""}, {36*time.Hour + time.Minute, "p2"}, {100 * time.Hour, "p2"},
+			{100 * time.Hour, "p2"},
+			{100 * time.Hour, "p2"},
+			{100 * time.Hour, "p2"},
+			{35*time.Hour + 59*time.Minute, ""},
+			{36*time.Hour + time.Minute, "p2"},
+			{100 * time.Hour, "p2"},
 			{100 * time.Hour, ""},
 		} {
 			s.want(fmt.Sprint(n, ": ", c.aged), s.due(c.aged), c.want)
