@@ -81,7 +81,7 @@ func ways(form string, add func(Category, string)) {
 }
 
 func bared(word string) string {
-	return strings.Trim(word, opening+".,;:!?…”’」』》`)]}>，。；：！？、")
+	return strings.TrimRight(strings.TrimLeft(word, opening), ".,;:!?…\"'”’」』》`)]}>，。；：！？、*_")
 }
 
 // key reports whether a word is letters and digits that are no name, or four small
