@@ -120,6 +120,10 @@ func (r *Runs) reconcile(ctx context.Context, in agent.ReconcileInput) (total ag
 const (
 	// reconcileTimeout bounds one round.
 	reconcileTimeout = 10 * time.Minute
+	// missingTimeout and missingPages bound what of it goes into missing vectors, of
+	// all tenants and of one: an embedder that is slow or refuses keeps nothing up.
+	missingTimeout = 3 * time.Minute
+	missingPages   = 4
 	// maxDue bounds what one round lists to be started again.
 	maxDue = 400
 )
@@ -128,6 +132,8 @@ const (
 // answer for now is found by the next round. It comes before anything is noted as
 // due: what is noted and then not told is tried for nothing.
 func (r *Runs) missing(ctx context.Context, tenants []string, report *agent.ReconcileReport) error {
+	ctx, stop := context.WithTimeout(ctx, missingTimeout)
+	defer stop()
 	state, err := r.memory.Embedders(ctx, embedderOf(r.embedders[0]))
 	if err != nil {
 		return err
@@ -140,7 +146,7 @@ func (r *Runs) missing(ctx context.Context, tenants []string, report *agent.Reco
 		return nil // another worker does it
 	}
 	for _, tenant := range tenants {
-		v, err := r.vectorize(ctx, e, tenant)
+		v, err := r.vectorize(ctx, e, tenant, missingPages)
 		report.Missing += v.embedded
 		if errors.Is(err, errEmbedder) {
 			r.log.Warn("the embedder failed: memories stay without vectors for now", zap.String("embedder", state.Serving.Name))
@@ -149,7 +155,7 @@ func (r *Runs) missing(ctx context.Context, tenants []string, report *agent.Reco
 		if err != nil {
 			return err
 		}
-		report.More = report.More || v.more && v.embedded > 0
+		report.More = report.More || v.more
 	}
 	return nil
 }

@@ -62,8 +62,10 @@ type ruling struct {
 	// observed: zero for a candidate that tells no time.
 	message string
 	said    time.Time
-	// takenBack is when what had the candidate's key and identity was taken back.
-	takenBack time.Time
+	// said is within the message that ends, as times of statements go, at end.
+	end time.Time
+	// takenBack is the last retraction of what had the candidate's key and identity.
+	takenBack db.Retraction
 	// decision is the policy's, without regard to agreed.
 	decision memorypolicy.Decision
 	index    db.MemoryIndex
@@ -121,8 +123,10 @@ func (j *ruling) question(c db.MemoryCandidate) memorypolicy.Candidate {
 // is still open.
 func (j *ruling) lookUp(ctx context.Context, c db.MemoryCandidate) (open bool, err error) {
 	if at := c.Content.ObservedAt; at != nil {
-		// Nothing was observed that is still to come; clocks may differ a little.
-		if j.said = at.UTC().Truncate(time.Microsecond); j.said.After(j.now.Add(clockSkew)) {
+		j.said = at.UTC().Truncate(time.Microsecond)
+		// Nothing was observed that is still to come. What a run's call settled has the
+		// time of the database, whose clock may differ a little.
+		if j.said.After(j.now) && (c.RunID == "" || j.said.After(j.now.Add(clockSkew))) {
 			j.said = j.now
 		}
 	}
@@ -149,7 +153,8 @@ func (j *ruling) lookUp(ctx context.Context, c db.MemoryCandidate) (open bool, e
 	if c.Content.Quote != "" && question.ID == c.Content.MessageID {
 		j.message, _ = learning.Strip(question.Content)
 		// Of two statements of one message the later one holds.
-		j.said = j.said.Add(time.Duration(max(strings.Index(question.Content, c.Content.Quote), 0)) * time.Microsecond)
+		j.end = j.said.Add(time.Duration(len(question.Content)) * time.Microsecond)
+		j.said = j.said.Add(time.Duration(max(strings.LastIndex(question.Content, c.Content.Quote), 0)) * time.Microsecond)
 	}
 	return false, nil
 }
@@ -208,11 +213,15 @@ func (j *ruling) carryOut(ctx context.Context, tx MemoryTx, id string) error {
 	if err != nil {
 		return err
 	}
-	j.takenBack = time.Time{}
-	if len(inForce) == 0 && !j.said.IsZero() {
+	j.takenBack = db.Retraction{}
+	if !j.said.IsZero() {
 		if j.takenBack, err = tx.LastRetraction(ctx, held.Key, j.decision.Identity); err != nil {
 			return err
 		}
+	}
+	if j.decision.Value != nil && tx.Hash(j.decision.Value) != j.takenBack.ValueHash && !j.takenBack.At.After(j.end) {
+		// The same message takes one value back and states another.
+		j.takenBack = db.Retraction{}
 	}
 	alone := j.resolve(held, inForce, "")
 	switch {
@@ -258,7 +267,7 @@ func (j *ruling) resolve(held db.MemoryCandidate, inForce []db.MemoryRecord, by 
 		s.Outcome, s.Step, s.Of = memorypolicy.Reject, "", nil
 		s.Rules = append(s.Rules, agent.MemoryRule{ID: ruleOlder, Text: "what is in force comes from the same kind of source and was said later"})
 	}
-	if s.Outcome != memorypolicy.Reject && !held.Content.Retracts && j.moment(s).Before(j.takenBack) {
+	if s.Outcome != memorypolicy.Reject && !held.Content.Retracts && s.Step != memorypolicy.Merge && j.moment(s).Before(j.takenBack.At) {
 		s.Outcome, s.Step, s.Of = memorypolicy.Reject, "", nil
 		s.Rules = append(s.Rules, agent.MemoryRule{ID: ruleTaken, Text: "it was taken back after it was said"})
 	}
@@ -371,18 +380,18 @@ func (j *ruling) store(tx MemoryTx, held db.MemoryCandidate, s resolved) {
 	case memorypolicy.Merge:
 		action, held.State = auditMerge, agent.MemoryMerged
 		for _, r := range s.of {
-			until := s.decision.ExpiresAt
-			if r.DecidedBy != "" {
-				until = nil // a person was told until when
-			}
-			tx.RepeatRecord(r, j.moment(s), until)
+			tx.RepeatRecord(r, j.moment(s), j.keptUntil(held, s, r))
 			held.Record, held.RecordVersion = r.ID, r.Version
 		}
 	case memorypolicy.Retract:
 		action = auditRetract
 		for _, r := range s.of {
 			// What was said before that, and is learned later, does not come back.
-			tx.EndRecord(r, db.MemoryRetracted, held.Writer, j.moment(s))
+			at := j.moment(s)
+			if at.Before(r.WrittenAt) {
+				at = r.WrittenAt
+			}
+			tx.EndRecord(r, db.MemoryRetracted, held.Writer, at)
 			held.Record, held.RecordVersion = r.ID, r.Version
 		}
 	default:
@@ -398,6 +407,17 @@ func (j *ruling) store(tx MemoryTx, held db.MemoryCandidate, s resolved) {
 		held.Record, held.RecordVersion = record.ID, record.Version
 	}
 	j.conclude(tx, held, action)
+}
+
+// keptUntil is until when what is said again is kept: as long as if it were new. Whom
+// the record comes from and who vouches for it must be the same, and nobody was told
+// its end; else it is nil, for as long as before.
+func (j *ruling) keptUntil(held db.MemoryCandidate, s resolved, r db.MemoryRecord) *time.Time {
+	if s.decision.ExpiresAt == nil || r.DecidedBy != "" || r.User != held.Room.Scope.User || r.Validation != s.decision.Validation {
+		return nil
+	}
+	until := s.decision.ExpiresAt.Add(j.moment(s).Sub(j.now))
+	return &until
 }
 
 // record is a first version; it is a later one if it takes the place of another.
@@ -449,7 +469,7 @@ func inForceOf(records []db.MemoryRecord) []memorypolicy.InForce {
 	for i, r := range records {
 		list[i] = memorypolicy.InForce{
 			ID: r.ID, Version: r.Version, Value: r.Value, SourceType: r.SourceType, Validation: r.Validation,
-			ValidFrom: r.ValidFrom, ValidUntil: r.ValidUntil, WrittenAt: r.WrittenAt,
+			ValidFrom: r.ValidFrom, ValidUntil: r.ValidUntil, WrittenAt: r.WrittenAt, ExpiresAt: r.ExpiresAt, Promised: r.DecidedBy != "",
 		}
 	}
 	return list

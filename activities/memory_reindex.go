@@ -19,6 +19,9 @@ import (
 const (
 	// embedAtOnce is how many records are embedded in one request.
 	embedAtOnce = 64
+	// reindexPages is how many requests one piece of a re-index makes of a tenant at
+	// most: texts that the embedder refuses are asked for again by each piece.
+	reindexPages = 40
 	// reindexTimeout bounds one piece of a re-index.
 	reindexTimeout = 2 * time.Minute
 	// batchPatience bounds one request of a re-index to the embedder, which may
@@ -76,7 +79,7 @@ func (r *Runs) reindex(ctx context.Context, in agent.ReindexInput) (out agent.Re
 		return out, err
 	}
 	for _, tenant := range tenants {
-		v, err := r.vectorize(work, current, tenant)
+		v, err := r.vectorize(work, current, tenant, reindexPages)
 		out.Embedded += v.embedded
 		out.Failed += v.failed
 		switch {
@@ -84,7 +87,7 @@ func (r *Runs) reindex(ctx context.Context, in agent.ReindexInput) (out agent.Re
 			return out, fmt.Errorf("%w: %w", errRetry, err)
 		case err != nil:
 			return out, err
-		case v.more && v.embedded > 0:
+		case v.more:
 			return out, nil // the next piece goes on
 		}
 	}
@@ -109,24 +112,32 @@ func (r *Runs) embedder(of db.MemoryEmbedder) (model.Embedder, bool) {
 	return r.embedders[i], true
 }
 
-// vectorize adds the vectors of about embedAtOnce records in force of a tenant that
-// have none of the embedder. Those whose texts the embedder refuses do not hold up
-// the ones behind them. An error that wraps errEmbedder says that the embedder does
-// not answer now.
-func (r *Runs) vectorize(ctx context.Context, e model.Embedder, tenant string) (v vectorized, err error) {
-	for after := ""; ; {
+// vectorize adds the vectors of records in force of a tenant that have none of the
+// embedder, in at most so many pages of embedAtOnce. Those whose texts the embedder
+// refuses do not hold up the ones behind them. An error that wraps errEmbedder says
+// that the embedder does not answer now.
+func (r *Runs) vectorize(ctx context.Context, e model.Embedder, tenant string, pages int) (v vectorized, err error) {
+	for after := ""; pages > 0; pages-- {
 		records, err := r.memory.Unembedded(ctx, tenant, embedderOf(e), after, embedAtOnce)
-		if err != nil || len(records) == 0 {
+		if err != nil {
 			return v, err
 		}
-		if err := r.vectorizeThese(ctx, e, tenant, records, &v); err != nil {
-			return v, err
+		if len(records) > 0 {
+			if err := r.vectorizeThese(ctx, e, tenant, records, &v); err != nil {
+				return v, err
+			}
 		}
-		if v.more = len(records) == embedAtOnce; !v.more || v.embedded > 0 {
+		if len(records) < embedAtOnce {
 			return v, nil
 		}
 		after = records[len(records)-1].ID
+		if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < batchPatience {
+			break
+		}
 	}
+	// What was refused on all pages stays; the rest goes on.
+	v.more = v.embedded > 0
+	return v, nil
 }
 
 func (r *Runs) vectorizeThese(ctx context.Context, e model.Embedder, tenant string, records []db.MemoryRecord, v *vectorized) error {

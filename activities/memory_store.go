@@ -89,7 +89,7 @@ type MemoryTx interface {
 	EndRecord(r db.MemoryRecord, status db.MemoryStatus, by string, at time.Time)
 	// LastRetraction is when what had key and identity in the scope was last taken
 	// back, zero if never.
-	LastRetraction(ctx context.Context, key, identity string) (time.Time, error)
+	LastRetraction(ctx context.Context, key, identity string) (db.Retraction, error)
 	// RepeatRecord notes that a version in force was said again, and keeps it until
 	// then at least, nil for as long as before.
 	RepeatRecord(r db.MemoryRecord, at time.Time, until *time.Time)

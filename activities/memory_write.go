@@ -150,7 +150,7 @@ var errNoMemory = fmt.Errorf("%w: this worker has no memory", errRetry)
 
 func errNoCandidate() error {
 	return refuse(agent.ErrorMemoryMissing, "there is nothing to decide about: the candidate is not there, "+
-		"its user takes no part in the group or project any more, or was erased")
+		"it was forgotten since, its user takes no part in the group or project any more, or was erased")
 }
 
 // memoryFault is fault for an activity about one memory, or about none in

@@ -50,6 +50,8 @@ const (
 	reasonBounds = "bounds"
 	// reasonRoom: nothing is remembered of the user, or in the group, any more.
 	reasonRoom = "room"
+	// reasonForgotten: the user has had it forgotten since the run began.
+	reasonForgotten = "forgotten"
 )
 
 // ProposeMemory implements tool.MemoryProposer.
@@ -59,6 +61,8 @@ func (p proposer) ProposeMemory(ctx context.Context, call tool.Invocation, propo
 	switch {
 	case errors.Is(err, errUnbounded):
 		return tool.MemoryProposed{State: agent.MemoryRejected, Reason: reasonBounds}, nil
+	case errors.Is(err, db.ErrForgotten):
+		return tool.MemoryProposed{State: agent.MemoryRejected, Reason: reasonForgotten}, nil
 	case errors.Is(err, db.ErrErased) || errors.Is(err, errRoom):
 		return tool.MemoryProposed{State: agent.MemoryRejected, Reason: reasonRoom}, nil
 	case errors.Is(err, db.ErrUnavailable) || keysAway(err):
@@ -106,7 +110,7 @@ func (r *Runs) propose(ctx context.Context, ref agent.RunRef, callID string, pro
 	}
 	own, _ := learning.Strip(question.Content)
 	c, err := r.putOnRecord(ctx, proposal{id: proposalID(ref, callID), room: run.Room(), runID: run.ID, message: own, candidate: candidate})
-	if errors.Is(err, db.ErrNotFound) {
+	if errors.Is(err, db.ErrNotFound) && !errors.Is(err, db.ErrForgotten) {
 		return c, errRoom
 	}
 	return c, err

@@ -302,8 +302,8 @@ type MemoryCandidate struct {
 	MessageID string `json:"message_id,omitempty"`
 	Quote     string `json:"quote,omitempty"`
 	// ObservedAt is when a tool or service saw it, or a user said it; nil is when it
-	// is proposed, or when the user of its run asked. What is older than what is in
-	// force does not take its place.
+	// is proposed, or when the user of its run asked. What the same sort of source
+	// has said later stays in force.
 	ObservedAt *time.Time `json:"observed_at,omitempty"`
 	// ValidFrom and ValidUntil bound when it is true; nil is unbounded.
 	ValidFrom  *time.Time `json:"valid_from,omitempty"`

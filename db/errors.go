@@ -27,6 +27,9 @@ var (
 	ErrScope = errors.New("scope is incomplete: tenant, user and environment are required")
 	// ErrErased: the user was erased. Nothing is remembered of one any more.
 	ErrErased = errors.New("the user was erased: nothing is remembered any more")
+	// ErrForgotten: the user has had forgotten what was said or observed then. It is
+	// an ErrNotFound.
+	ErrForgotten = fmt.Errorf("it was forgotten since: %w", ErrNotFound)
 )
 
 // Constraints that callers ask for with IsConstraint.
@@ -35,7 +38,7 @@ const (
 	ConstraintTransition = "run_transition_pkey"
 )
 
-// SQLSTATE values with a meaning here. FL001 to FL006 are raised by the schema.
+// SQLSTATE values with a meaning here. FL001 to FL007 are raised by the schema.
 const (
 	codeUniqueViolation   = "23505"
 	codeExclusion         = "23P01"
@@ -55,6 +58,7 @@ const (
 	codeNotThere          = "FL004"
 	codeErased            = "FL005"
 	codeDeleted           = "FL006"
+	codeForgotten         = "FL007"
 )
 
 // LimitError says that a daily limit leaves no room.
@@ -104,7 +108,7 @@ func (e *Error) Error() string {
 
 // Is matches Kind, and the context error that caused it.
 func (e *Error) Is(target error) bool {
-	return (e.Kind != nil && target == e.Kind) || (e.cause != nil && target == e.cause)
+	return (e.Kind != nil && errors.Is(e.Kind, target)) || (e.cause != nil && target == e.cause)
 }
 
 // IsConstraint reports whether err is a violation of the named constraint.
@@ -164,6 +168,8 @@ func translateCode(pgErr *pgconn.PgError) error {
 		return &Error{Kind: ErrNotFound}
 	case code == codeErased:
 		e.Kind = ErrErased
+	case code == codeForgotten:
+		return &Error{Kind: ErrForgotten}
 	case code == codeInvalidParameter && strings.Contains(pgErr.Message, Role):
 		// The role does not exist: the database was never migrated.
 		return &SchemaError{Have: 0, Need: schemaVersion}

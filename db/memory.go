@@ -238,6 +238,13 @@ type MemoryFilter struct {
 	After string
 }
 
+// Retraction is that something was taken back.
+type Retraction struct {
+	At time.Time
+	// ValueHash is the keyed hash of the value that was, see MemoryTx.Hash.
+	ValueHash string
+}
+
 // Participant is a user of a group or project.
 type Participant struct {
 	Scope     agent.MemoryScope

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fairlead/fairlead/agent"
 	"github.com/fairlead/fairlead/db/internal/dbsqlc"
@@ -12,9 +13,10 @@ import (
 
 // ProposeMemory puts a candidate on record: as rejected and without its content,
 // or as proposed. Done again with the same content in the same room it returns
-// what is on record, with other content ErrConflict, as for an ID that is taken.
-// Whoever does not take part in the room's group or project gets ErrNotFound, as
-// does whoever has had everything forgotten since the run began, and a user who was erased ErrErased.
+// what is on record, with other content ErrOtherRequest, as for an ID that is taken.
+// Whoever does not take part in the room's group or project gets ErrNotFound, and a
+// user who was erased ErrErased. ErrForgotten is for what was said or observed before
+// its user had everything forgotten, or a record of that key.
 func (db *DB) ProposeMemory(ctx context.Context, c MemoryCandidate) (MemoryCandidate, error) {
 	if c.State != agent.MemoryProposed && c.State != agent.MemoryRejected {
 		return MemoryCandidate{}, fmt.Errorf("propose memory: a new candidate is proposed or rejected")
@@ -39,6 +41,14 @@ func (db *DB) ProposeMemory(ctx context.Context, c MemoryCandidate) (MemoryCandi
 		return MemoryCandidate{}, fmt.Errorf("propose memory: %w", err)
 	}
 	return stored, nil
+}
+
+// observedAt is when what a candidate tells was observed, nil if it does not say.
+func observedAt(c MemoryCandidate) *time.Time {
+	if c.Content == nil {
+		return nil
+	}
+	return c.Content.ObservedAt
 }
 
 func (m *MemoryTx) propose(ctx context.Context, c MemoryCandidate, request []byte) (MemoryCandidate, error) {
@@ -66,7 +76,7 @@ func (m *MemoryTx) propose(ctx context.Context, c MemoryCandidate, request []byt
 	var row *dbsqlc.MemoryCandidate
 	err := tx.read(ctx,
 		exec(tx.q.RefuseForgotten, dbsqlc.RefuseForgottenParams{
-			Tenant: m.tenant(), UserID: room.Scope.User, RunID: c.RunID, ID: c.ID, Room: m.roomName(), Key: c.Key,
+			Tenant: m.tenant(), UserID: room.Scope.User, RunID: c.RunID, ID: c.ID, Room: m.roomName(), Key: c.Key, ObservedAt: observedAt(c),
 		}),
 		exec(tx.q.InsertMemoryTenant, m.tenant()),
 		exec(tx.q.InsertMemoryCandidate, params),

@@ -372,6 +372,38 @@ func TestISO2NothingPersonalInAGroup(t *testing.T) {
 	}
 }
 
+// TestERASE2NoParticipant: who was erased takes part in nothing, and sees nothing of a
+// group whatever the table of participants says.
+func TestERASE2NoParticipant(t *testing.T) {
+	t.Parallel()
+	d, url := dbtest.NewWithURL(t)
+	owner := dbtest.Owner(t, url)
+	group := agent.MemoryScope{Kind: agent.MemoryOfGroup, ID: "g1"}
+	if err := d.AddParticipant(ctx, "acme", group, "ada", "olga"); err != nil {
+		t.Fatal(err)
+	}
+	chat := roomOf("acme", "ada")
+	chat.Group = "g1"
+	if err := store(d, chat, group, recordOf("ours", `"we ship on Fridays"`), db.MemoryIndex{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.EraseSubject(ctx, agent.EraseInput{ID: "e1", Tenant: "acme", User: "bob", By: "olga"}, 10); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.AddParticipant(ctx, "acme", group, "bob", "olga"); !errors.Is(err, db.ErrErased) {
+		t.Errorf("let in again: %v", err)
+	}
+	if _, err := owner.Exec(ctx, "INSERT INTO memory_participant (tenant, kind, id, user_id, added_by) VALUES ('acme', 'group', 'g1', 'bob', 'x')"); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := d.Memories(ctx, "acme", "bob", db.MemoryFilter{Shared: group}); err == nil && len(list) != 0 {
+		t.Errorf("the erased sees %+v", list)
+	}
+	if m, err := d.Memory(ctx, "acme", "bob", "ours"); !errors.Is(err, db.ErrNotFound) {
+		t.Errorf("the erased sees %+v, %v", m, err)
+	}
+}
+
 // TestISO2ParticipantsAreAskedEachTime removes somebody in between.
 func TestISO2ParticipantsAreAskedEachTime(t *testing.T) {
 	t.Parallel()

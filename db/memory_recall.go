@@ -85,10 +85,15 @@ func recallParams(room agent.MemoryRoom, q RecallQuery) (dbsqlc.RecallMemoryPara
 	}
 	depth := int32(max(minRecallDepth, 2*q.Limit))
 	params := dbsqlc.RecallMemoryParams{
-		Tenant: room.Scope.Tenant, Keys: slices.Compact(slices.Sorted(slices.Values(append([]string{}, q.Keys...)))), At: q.Now, MaxHits: int32(q.Limit),
+		Tenant: room.Scope.Tenant, Keys: []string{}, At: q.Now, MaxHits: int32(q.Limit),
 		Depth: depth, FirstDepth: 2 * depth, Sketched: maxSketched, MaxDistance: 1 - q.MinSimilarity,
 		OwnRooms: []string{}, SharedRooms: []string{}, Tokens: []int64{}, Owners: []int32{},
 		Sketch: pgtype.Bits{Bytes: make([]byte, recall.SketchBits/8), Len: recall.SketchBits, Valid: true},
+	}
+	for _, key := range q.Keys {
+		if !slices.Contains(params.Keys, key) {
+			params.Keys = append(params.Keys, key)
+		}
 	}
 	for _, kind := range q.Kinds {
 		params.Kinds = append(params.Kinds, string(kind))

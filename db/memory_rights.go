@@ -244,10 +244,18 @@ func (db *DB) MemoryCandidates(ctx context.Context, tenant, user string, state a
 // who did it. Done again it changes nothing.
 func (db *DB) AddParticipant(ctx context.Context, tenant string, scope agent.MemoryScope, user, by string) error {
 	err := db.changeParticipant(ctx, tenant, scope, user, by, "participant_added", func(tx *Tx) (bool, error) {
-		var changed *bool
-		err := tx.read(ctx, maybe(tx.q.AddParticipant, dbsqlc.AddParticipantParams{
-			Tenant: tenant, Kind: string(scope.Kind), ID: scope.ID, UserID: user, AddedBy: by,
-		}, &changed))
+		var (
+			changed *bool
+			erased  bool
+		)
+		err := tx.read(ctx,
+			one(tx.q.IsErased, dbsqlc.IsErasedParams{Tenant: tenant, UserID: user}, &erased),
+			maybe(tx.q.AddParticipant, dbsqlc.AddParticipantParams{
+				Tenant: tenant, Kind: string(scope.Kind), ID: scope.ID, UserID: user, AddedBy: by,
+			}, &changed))
+		if err == nil && erased {
+			err = ErrErased
+		}
 		return changed != nil, err
 	})
 	if err != nil {

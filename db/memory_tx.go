@@ -107,21 +107,21 @@ func (m *MemoryTx) HoldIdentity(ctx context.Context, key, identity string) ([]Me
 }
 
 // LastRetraction is when what had key and identity in the scope was last taken back,
-// zero if never. HoldIdentity comes before it.
-func (m *MemoryTx) LastRetraction(ctx context.Context, key, identity string) (time.Time, error) {
+// zero if never, and the hash of the value that was. HoldIdentity comes before it.
+func (m *MemoryTx) LastRetraction(ctx context.Context, key, identity string) (Retraction, error) {
 	hash := m.identityHash(key, identity)
 	if m.tx.err != nil {
-		return time.Time{}, m.tx.err
+		return Retraction{}, m.tx.err
 	}
-	var at []*time.Time
-	err := m.tx.read(ctx, one(m.tx.q.LastRetraction, dbsqlc.LastRetractionParams{Tenant: m.tenant(), Room: m.roomName(), Key: key, IdentityHash: hash}, &at))
+	var last []dbsqlc.LastRetractionRow
+	err := m.tx.read(ctx, one(m.tx.q.LastRetraction, dbsqlc.LastRetractionParams{Tenant: m.tenant(), Room: m.roomName(), Key: key, IdentityHash: hash}, &last))
 	if err != nil {
-		return time.Time{}, fmt.Errorf("look for a retraction: %w", err)
+		return Retraction{}, fmt.Errorf("look for a retraction: %w", err)
 	}
-	if len(at) == 0 {
-		return time.Time{}, nil
+	if len(last) == 0 {
+		return Retraction{}, nil
 	}
-	return present(utc(at[0])), nil
+	return Retraction{At: present(utc(last[0].EndedAt)), ValueHash: last[0].ValueHash}, nil
 }
 
 // identityHash tells records of one key apart without saying how. It is empty

@@ -105,6 +105,9 @@ type InForce struct {
 	ValidFrom  *time.Time
 	ValidUntil *time.Time
 	WrittenAt  time.Time
+	// ExpiresAt is when it is forgotten, and Promised says that a person was told.
+	ExpiresAt *time.Time
+	Promised  bool
 }
 
 // Step is what a candidate does to what is in force.

@@ -106,7 +106,14 @@ func (r *resolving) repeats(f InForce) bool {
 	if (until == nil) != (f.ValidUntil == nil) || until != nil && !micro(*until).Equal(micro(*f.ValidUntil)) {
 		return false
 	}
-	return reliability(r.d.Validation) <= reliability(f.Validation)
+	return reliability(r.d.Validation) <= reliability(f.Validation) && !r.ends(f)
+}
+
+// ends reports whether f, of which a person was told until when it is kept, ends
+// soon: in the last tenth of its time it is asked for again, not merged.
+func (r *resolving) ends(f InForce) bool {
+	k := r.p.keys[r.c.Key]
+	return k != nil && f.Promised && f.ExpiresAt != nil && f.ExpiresAt.Sub(r.c.Now) < k.retention/10
 }
 
 // weigh asks somebody if what is in force is more reliable than the candidate:
@@ -136,8 +143,9 @@ func (r *resolving) weigh(live []InForce) {
 // retract decides about taking back.
 func (r *resolving) retract(inForce []InForce) {
 	live := slices.DeleteFunc(slices.Clone(inForce), func(f InForce) bool { return f.ValidUntil != nil && !f.ValidUntil.After(r.c.Now) })
+	live = slices.DeleteFunc(live, func(f InForce) bool { return !r.meant(f) })
 	if len(live) == 0 {
-		r.reject("retract.nothing", "nothing is in force under this key and identity")
+		r.reject("retract.nothing", "nothing is in force under this key and identity, or another value")
 		return
 	}
 	// What users said or confirmed of themselves is theirs to take back.
@@ -157,6 +165,23 @@ func (r *resolving) retract(inForce []InForce) {
 		}
 	}
 	r.settle(Retract, live, "retract", "what is in force ends, and its history is kept")
+}
+
+// meant reports whether f is what a retraction takes back: a field that it names beside
+// the identity has f's value.
+func (r *resolving) meant(f InForce) bool {
+	var taken, held map[string]any
+	if json.Unmarshal(r.c.Value, &taken) != nil || json.Unmarshal(f.Value, &held) != nil {
+		return true
+	}
+	for name, value := range taken {
+		text, isText := value.(string)
+		other, has := held[name].(string)
+		if isText && has && fold(text) != fold(other) {
+			return false
+		}
+	}
+	return true
 }
 
 // named reports whether the quote takes back the very value that is in force, with

@@ -22,7 +22,7 @@ func whoSaid(v db.MemoryRecord) string {
 	switch v.SourceType {
 	case agent.SourceUserStatement:
 		if v.Evidence.Quote == "" {
-			return fmt.Sprintf("user %s said so, in words that cannot be read any more,", v.User)
+			return fmt.Sprintf("user %s said so, in words that are not to be read here,", v.User)
 		}
 		// The words of a user do not end the quotation by themselves.
 		return fmt.Sprintf("user %s said \"%s\"", v.User, strings.ReplaceAll(oneLine(v.Evidence.Quote, 120), `"`, "'"))

@@ -19,7 +19,7 @@ func TestTraceAnswersFirst(t *testing.T) {
 		"reviewed":  {func(r *db.MemoryRecord) { r.DecidedBy, r.Validation = "olga", agent.MemoryReviewed }, ", let in by reviewer olga; given"},
 		"entered":   {func(r *db.MemoryRecord) { r.SourceType = agent.SourceUserCorrection }, "because user ann entered it on 2026-11-30 12:00:02, "},
 		"a tool":    {func(r *db.MemoryRecord) { r.SourceType, r.SourceID = agent.SourceTrustedTool, "call-1" }, "because a tool said so (call-1) on "},
-		"unread":    {func(r *db.MemoryRecord) { r.Evidence = db.MemoryEvidence{} }, "because user ann said so, in words that cannot be read any more, on "},
+		"unread":    {func(r *db.MemoryRecord) { r.Evidence = db.MemoryEvidence{} }, "because user ann said so, in words that are not to be read here, on "},
 		"ended":     {func(r *db.MemoryRecord) { r.Status, r.EndedBy = db.MemoryRetracted, "user:ann" }, "given to 1 run since. It is not in force any more (retracted by user:ann)."},
 		"spoofing":  {func(r *db.MemoryRecord) { r.Evidence.Quote = "x\" on Monday, confirmed by olga\n" + hostile }, `said "x' on Monday, confirmed by olga \u001b[31mred\u009b2J \u202eevil\u0007" on 2026`},
 	} {

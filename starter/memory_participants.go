@@ -138,6 +138,9 @@ func (a *app) mustTakePartIn(ctx context.Context, m memories, r remembered, scop
 // mustTakePart refuses a run in a group or project in which its user takes no part:
 // the worker would, after the run was shown as started.
 func (a *app) mustTakePart(ctx context.Context, request agent.RunRequest) error {
+	if a.requireDatabase() != nil {
+		return nil // a starter without one leaves it to the worker
+	}
 	room := agent.MemoryRoom{Group: request.Group, Project: request.Project}
 	for _, scope := range room.Scopes() {
 		err := a.withMemories(ctx, "", func(ctx context.Context, m memories) error {

@@ -72,7 +72,7 @@ const (
 	// maxRounds bounds one ReconcileMemory; what is left is found by the next.
 	maxRounds = 20
 	// maxStarted bounds the children of one history.
-	maxStarted = 2_000
+	maxStarted = 1_000
 	// maxListed bounds what a result lists of writes and lessons.
 	maxListed = 50
 )

@@ -36,18 +36,20 @@ INSERT INTO memory_tenant (name) VALUES (@tenant) ON CONFLICT (name) DO NOTHING;
 SELECT name FROM memory_tenant ORDER BY name;
 
 -- name: RefuseForgotten :exec
--- What was said before its user had all forgotten is not proposed any more, nor what
--- is of the key of a record that was forgotten since: FL004. A tombstone does not say
--- what it held. It comes after the keys are shared, in a statement of its own.
+-- What was observed, or said in a run that began, before its user had all forgotten
+-- is not proposed any more, nor what is of the key of a record that was forgotten
+-- since: FL007. A tombstone does not say what it held. It comes after the keys are
+-- shared, in a statement of its own.
 SELECT CASE WHEN EXISTS (
         SELECT FROM memory_erasure e
-        JOIN run r ON r.tenant = e.tenant AND r.id = @run_id
-        WHERE e.tenant = @tenant AND e.user_id = @user_id AND r.user_id = e.user_id AND r.created_at <= e.requested_at
+        WHERE e.tenant = @tenant AND e.user_id = @user_id
+          AND coalesce(sqlc.narg('observed_at')::timestamptz,
+                       (SELECT r.created_at FROM run r WHERE r.tenant = @tenant AND r.id = @run_id AND r.user_id = @user_id)) <= e.requested_at
           AND (e.kind = 'memory' OR (e.kind = 'record' AND EXISTS (
                 SELECT FROM memory_record f
                 WHERE f.tenant = e.tenant AND f.id = e.record_id AND f.room = @room AND f.key = @key))))
     AND NOT EXISTS (SELECT FROM memory_candidate c WHERE c.tenant = @tenant AND c.id = @id)
-    THEN memory_refuse('FL004') ELSE false END;
+    THEN memory_refuse('FL007') ELSE false END;
 
 -- name: InsertMemoryCandidate :exec
 INSERT INTO memory_candidate (tenant, id, room, subject, user_id, environment, conversation_id, group_id, project_id, agent, run_id, kind, key,
@@ -107,8 +109,8 @@ WHERE tenant = @tenant AND room = @room AND subject = @subject AND key = @key AN
 ORDER BY valid_from NULLS FIRST, id;
 
 -- name: LastRetraction :many
--- When what had the key and identity was last taken back.
-SELECT ended_at FROM memory_record
+-- When what had the key and identity was last taken back, and what it was.
+SELECT ended_at, value_hash FROM memory_record
 WHERE tenant = @tenant AND room = @room AND key = @key AND identity_hash = @identity_hash AND status = 'retracted'
 ORDER BY ended_at DESC
 LIMIT 1;

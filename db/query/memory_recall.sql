@@ -1,9 +1,9 @@
 -- name: RecallMemory :many
 -- What is remembered in rooms: what has one of the keys first, then what shares
 -- words with the question or is near to it, fused by reciprocal rank. What has a key
--- and nothing else is given half of the places, or those that stay free, and of each
--- key the newest comes before the second of any: one of many does not crowd out the
--- only one.
+-- and nothing else is given half of the places, or those that stay free. Of each
+-- key the newest comes before the second of any, so that one of many does not crowd out
+-- the only one, and of these in the order of the keys.
 --
 -- Each way of finding goes through its candidates from the best one on, looks up
 -- the primary row, and stops when it has enough: what was deleted and not cleared
@@ -13,9 +13,10 @@
 -- keeps the planner from looking rows up by room whose ID is known, which it does
 -- while the tables are new.
 WITH exact AS MATERIALIZED (
-    SELECT n.id, n.version, row_number() OVER (ORDER BY n.nth, n.written_at DESC, n.id) AS place, @max_hits::integer AS most
+    SELECT n.id, n.version, row_number() OVER (ORDER BY n.nth, n.nth_key, n.written_at DESC, n.id) AS place, @max_hits::integer AS most
     FROM (
-        SELECT f.id, f.version, f.written_at, row_number() OVER (PARTITION BY b.key ORDER BY f.written_at DESC, f.id) AS nth
+        SELECT f.id, f.version, f.written_at, array_position(@keys::text[], b.key) AS nth_key,
+               row_number() OVER (PARTITION BY b.key ORDER BY f.written_at DESC, f.id) AS nth
         FROM unnest(@rooms::text[]) AS a (room)
         CROSS JOIN unnest(@keys::text[]) AS b (key)
         CROSS JOIN LATERAL (
@@ -25,7 +26,7 @@ WITH exact AS MATERIALIZED (
               AND memory_in_force(r, @at::timestamptz)
             ORDER BY r.written_at DESC, r.id
             LIMIT @max_hits) f) n
-    ORDER BY n.nth, n.written_at DESC, n.id
+    ORDER BY n.nth, n.nth_key, n.written_at DESC, n.id
     LIMIT @max_hits
 ), asked AS MATERIALIZED (
     -- The words of the question, hashed under the keys of each subject.

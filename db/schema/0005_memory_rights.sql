@@ -3,14 +3,15 @@
 
 -- +goose Up
 
--- Where the person who asks takes part now, as kind and ID.
+-- Where the person who asks takes part now, as kind and ID: nowhere, once erased.
 -- +goose StatementBegin
 CREATE FUNCTION memory_shared() RETURNS text[] LANGUAGE plpgsql STABLE AS $$
 BEGIN
     RETURN (
         SELECT coalesce(array_agg(p.kind || '/' || p.id), '{}')
         FROM memory_participant p
-        WHERE p.tenant = current_setting('app.tenant', true) AND p.user_id = nullif(current_setting('app.memory_subject', true), '') AND p.removed_at IS NULL);
+        WHERE p.tenant = current_setting('app.tenant', true) AND p.user_id = nullif(current_setting('app.memory_subject', true), '') AND p.removed_at IS NULL
+          AND NOT EXISTS (SELECT FROM memory_erasure e WHERE e.tenant = p.tenant AND e.user_id = p.user_id AND e.kind = 'subject'));
 END
 $$;
 -- +goose StatementEnd

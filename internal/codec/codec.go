@@ -4,8 +4,9 @@
 // without the database starts runs.
 //
 // A payload is sealed under the keys of the subject that it names, so it goes
-// unreadable with them, in every copy of the history. What names nobody is
-// sealed under the deployment's keys: it holds decisions and identifiers. Two
+// unreadable with them, in every copy of the history. What names nobody, or a
+// user and no content, is sealed under the deployment's keys: it holds decisions and
+// identifiers. Two
 // things stay readable without decoding, because an operator works with them
 // (OBS-3) and they never hold content: bare strings, which are the summaries of
 // activities and timers, and the description that the Web UI asks a workflow

@@ -38,7 +38,7 @@ func lesson(p *common.Payload) bool {
 	var in agent.LearnInput
 	read := json.NewDecoder(bytes.NewReader(p.GetData()))
 	read.DisallowUnknownFields()
-	return read.Decode(&in) == nil && in.Run.RunID != "" && in.DefinitionDigest != "" && in.Room.Scope == in.Run.Scope
+	return read.Decode(&in) == nil && !read.More() && in.Run.RunID != "" && in.DefinitionDigest != "" && in.Room.Scope == in.Run.Scope
 }
 
 type scoped struct {

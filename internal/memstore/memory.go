@@ -247,12 +247,12 @@ func (m *memoryTx) HoldIdentity(ctx context.Context, key, identity string) (list
 }
 
 // LastRetraction implements activities.MemoryTx.
-func (m *memoryTx) LastRetraction(ctx context.Context, key, identity string) (last time.Time, err error) {
+func (m *memoryTx) LastRetraction(ctx context.Context, key, identity string) (last db.Retraction, err error) {
 	err = m.read(ctx, func() error {
 		for at, r := range m.data.records.rows {
 			if at.tenant == m.scope.Tenant && r.Environment == m.room.Scope.Environment && r.Scope == m.held && r.Subject == m.held.Subject(m.scope.User) &&
-				r.Key == key && r.IdentityHash == identityHash(key, identity) && r.Status == db.MemoryRetracted && r.EndedAt.After(last) {
-				last = *r.EndedAt
+				r.Key == key && r.IdentityHash == identityHash(key, identity) && r.Status == db.MemoryRetracted && r.EndedAt.After(last.At) {
+				last = db.Retraction{At: *r.EndedAt, ValueHash: r.ValueHash}
 			}
 		}
 		return nil

@@ -33,7 +33,7 @@ func (s *Store) ProposeMemory(ctx context.Context, c db.MemoryCandidate) (stored
 			return nil
 		}
 		if d.forgotten(c) {
-			return missing
+			return &db.Error{Kind: db.ErrForgotten}
 		}
 		if err := first(check(c.ID != "", "memory_candidate_id_check"), check(c.State == agent.MemoryProposed || c.State == agent.MemoryRejected, "memory_candidate_state_check"),
 			check(c.State == agent.MemoryRejected || c.Content != nil, "memory_candidate_content_check")); err != nil {
@@ -51,11 +51,18 @@ func (s *Store) ProposeMemory(ctx context.Context, c db.MemoryCandidate) (stored
 	return stored, wrap("propose memory", err)
 }
 
-// forgotten reports whether a candidate is of a run from before its user had all
-// forgotten, or a record of the candidate's room and key.
+// forgotten reports whether a candidate was observed, or is of a run from, before its
+// user had all forgotten, or a record of the candidate's room and key.
 func (d *data) forgotten(c db.MemoryCandidate) bool {
 	for at, e := range d.erasures.rows {
-		if at.tenant != c.Room.Scope.Tenant || !e.before(c.Room.Scope.User, c.RunID) {
+		if at.tenant != c.Room.Scope.Tenant || e.receipt.Subject != c.Room.Scope.User {
+			continue
+		}
+		if c.Content != nil && c.Content.ObservedAt != nil {
+			if c.Content.ObservedAt.After(e.requestedAt) {
+				continue
+			}
+		} else if !e.before(c.Room.Scope.User, c.RunID) {
 			continue
 		}
 		if e.kind == eraseMemory || e.kind == eraseRecord && d.anyRecord(at.tenant, func(r db.MemoryRecord) bool {

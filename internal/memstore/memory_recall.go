@@ -129,7 +129,7 @@ func (d *data) recall(room agent.MemoryRoom, q db.RecallQuery) []db.RecallHit {
 }
 
 // byKey is what has one of the keys: of each key the newest comes before the second
-// of any. A key that is asked for twice counts once here, and twice in package db.
+// of any, and of these in the order of the keys.
 func byKey(visible []*found, keys []string) (list []ranked) {
 	newest := slices.SortedFunc(slices.Values(visible), func(a, b *found) int {
 		return cmp.Or(b.record.WrittenAt.Compare(a.record.WrittenAt), cmp.Compare(a.record.ID, b.record.ID))
@@ -138,7 +138,8 @@ func byKey(visible []*found, keys []string) (list []ranked) {
 	for i, f := range newest {
 		if slices.Contains(keys, f.record.Key) {
 			nth[f.record.Key]++
-			list = append(list, ranked{found: f, score: -float64(nth[f.record.Key]), then: -i})
+			place := nth[f.record.Key]*len(keys) + slices.Index(keys, f.record.Key)
+			list = append(list, ranked{found: f, score: -float64(place), then: -i})
 		}
 	}
 	return list

@@ -111,7 +111,7 @@ var memoryRecallCases = map[string]func(*subject){
 			"or those that stay free":                 {keyed(4, "key.many"), []string{"payment"}, "b exact; c exact; z keyword; d exact"},
 			"of four the half is two":                 {keyed(4, "key.many"), []string{"payment", "other"}, "b exact; c exact; y keyword; z keyword"},
 			"the only one before the second":          {keyed(2, "key.many", "key.one"), nil, "b exact; y exact"},
-			"and then the second":                     {keyed(3, "key.one", "key.many"), nil, "b exact; y exact; c exact"},
+			"and then the second, by the keys' order": {keyed(3, "key.one", "key.many"), nil, "y exact; b exact; c exact"},
 			"one place":                               {keyed(1, "key.many"), []string{"payment"}, "b exact"},
 			"a key that nothing has":                  {keyed(3, "key.nothing"), nil, ""},
 			"what has more than a key is not spare":   {keyed(4, "key.many"), []string{"tea"}, "b exact+keyword; c exact+keyword; d exact+keyword; a exact+keyword"},

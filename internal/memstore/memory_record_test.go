@@ -68,7 +68,11 @@ var memoryRecordCases = map[string]func(*subject){
 		last := func(room agent.MemoryRoom, scope agent.MemoryScope, key, identity string) (at time.Time) {
 			s.memo(room, scope, func(tx activities.MemoryTx) (err error) {
 				if _, err = tx.HoldIdentity(ctx, key, identity); err == nil {
-					at, err = tx.LastRetraction(ctx, key, identity)
+					var last db.Retraction
+					if last, err = tx.LastRetraction(ctx, key, identity); !last.At.IsZero() && last.ValueHash != tx.Hash([]byte(`"tea"`)) {
+						s.Errorf("%s was taken back", last.ValueHash)
+					}
+					at = last.At
 				}
 				return err
 			})

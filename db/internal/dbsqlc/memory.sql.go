@@ -584,7 +584,7 @@ func (q *Queries) InsertMemoryTenant(ctx context.Context, db DBTX, tenant string
 }
 
 const lastRetraction = `-- name: LastRetraction :many
-SELECT ended_at FROM memory_record
+SELECT ended_at, value_hash FROM memory_record
 WHERE tenant = $1 AND room = $2 AND key = $3 AND identity_hash = $4 AND status = 'retracted'
 ORDER BY ended_at DESC
 LIMIT 1
@@ -597,8 +597,13 @@ type LastRetractionParams struct {
 	IdentityHash string
 }
 
-// When what had the key and identity was last taken back.
-func (q *Queries) LastRetraction(ctx context.Context, db DBTX, arg LastRetractionParams) ([]*time.Time, error) {
+type LastRetractionRow struct {
+	EndedAt   *time.Time
+	ValueHash string
+}
+
+// When what had the key and identity was last taken back, and what it was.
+func (q *Queries) LastRetraction(ctx context.Context, db DBTX, arg LastRetractionParams) ([]LastRetractionRow, error) {
 	rows, err := db.Query(ctx, lastRetraction,
 		arg.Tenant,
 		arg.Room,
@@ -609,13 +614,13 @@ func (q *Queries) LastRetraction(ctx context.Context, db DBTX, arg LastRetractio
 		return nil, err
 	}
 	defer rows.Close()
-	var items []*time.Time
+	var items []LastRetractionRow
 	for rows.Next() {
-		var ended_at *time.Time
-		if err := rows.Scan(&ended_at); err != nil {
+		var i LastRetractionRow
+		if err := rows.Scan(&i.EndedAt, &i.ValueHash); err != nil {
 			return nil, err
 		}
-		items = append(items, ended_at)
+		items = append(items, i)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, err
@@ -909,32 +914,36 @@ func (q *Queries) OutliveMemoryIdentity(ctx context.Context, db DBTX, arg Outliv
 const refuseForgotten = `-- name: RefuseForgotten :exec
 SELECT CASE WHEN EXISTS (
         SELECT FROM memory_erasure e
-        JOIN run r ON r.tenant = e.tenant AND r.id = $1
-        WHERE e.tenant = $2 AND e.user_id = $3 AND r.user_id = e.user_id AND r.created_at <= e.requested_at
+        WHERE e.tenant = $1 AND e.user_id = $2
+          AND coalesce($3::timestamptz,
+                       (SELECT r.created_at FROM run r WHERE r.tenant = $1 AND r.id = $4 AND r.user_id = $2)) <= e.requested_at
           AND (e.kind = 'memory' OR (e.kind = 'record' AND EXISTS (
                 SELECT FROM memory_record f
-                WHERE f.tenant = e.tenant AND f.id = e.record_id AND f.room = $4 AND f.key = $5))))
-    AND NOT EXISTS (SELECT FROM memory_candidate c WHERE c.tenant = $2 AND c.id = $6)
-    THEN memory_refuse('FL004') ELSE false END
+                WHERE f.tenant = e.tenant AND f.id = e.record_id AND f.room = $5 AND f.key = $6))))
+    AND NOT EXISTS (SELECT FROM memory_candidate c WHERE c.tenant = $1 AND c.id = $7)
+    THEN memory_refuse('FL007') ELSE false END
 `
 
 type RefuseForgottenParams struct {
-	RunID  string
-	Tenant string
-	UserID string
-	Room   string
-	Key    string
-	ID     string
+	Tenant     string
+	UserID     string
+	ObservedAt *time.Time
+	RunID      string
+	Room       string
+	Key        string
+	ID         string
 }
 
-// What was said before its user had all forgotten is not proposed any more, nor what
-// is of the key of a record that was forgotten since: FL004. A tombstone does not say
-// what it held. It comes after the keys are shared, in a statement of its own.
+// What was observed, or said in a run that began, before its user had all forgotten
+// is not proposed any more, nor what is of the key of a record that was forgotten
+// since: FL007. A tombstone does not say what it held. It comes after the keys are
+// shared, in a statement of its own.
 func (q *Queries) RefuseForgotten(ctx context.Context, db DBTX, arg RefuseForgottenParams) error {
 	_, err := db.Exec(ctx, refuseForgotten,
-		arg.RunID,
 		arg.Tenant,
 		arg.UserID,
+		arg.ObservedAt,
+		arg.RunID,
 		arg.Room,
 		arg.Key,
 		arg.ID,
