@@ -16,7 +16,11 @@ func (e *evaluation) doubts(p place) {
 		e.demand(Confirm, "grounded.doubt", "the quote may be a condition, a question or an example: the user is asked")
 	}
 	if e.k.free() && detect.MayOpen(p.sentence) {
-		e.demand(Review, "grounded.way_in", "the quote speaks of getting in somewhere: a reviewer looks whether it says how")
+		if e.seenByOthers() {
+			e.demand(Review, "grounded.way_in", "the quote speaks of getting in somewhere: a reviewer looks whether it says how")
+		} else {
+			e.demand(Confirm, "grounded.way_in", "the quote speaks of getting in somewhere: the user is asked whether it says how")
+		}
 	}
 	if !e.k.personal {
 		return
@@ -36,6 +40,15 @@ func (e *evaluation) doubts(p place) {
 	if e.k.free() && book.rights.in(p.folded) {
 		e.demand(Confirm, "grounded.rights", "the quote may tell of a right, which no memory gives: the user is asked")
 	}
+}
+
+// seenByOthers reports whether it would be stored where others see it: the scope
+// is decided later, see reach.
+func (e *evaluation) seenByOthers() bool {
+	if want := e.c.Scope; want != (agent.MemoryScope{}) {
+		return shared(want)
+	}
+	return e.c.Room.Group != "" || !slices.Contains(e.k.scopes, agent.MemoryOfUser) && !slices.Contains(e.k.scopes, agent.MemoryOfConversation)
 }
 
 // ofUser reports whether the quote's sentence says it of the user: a word for the

@@ -129,7 +129,8 @@ func groundOf(t *testing.T, d memorypolicy.Decision) ground {
 // TestPOL3Candidates decides about a table of labelled candidates and prints
 // precision and recall of each class. A candidate counts as found if it is
 // refused for what its class is to be refused for; that it is refused at all is
-// what has to be.
+// what has to be. A blind secret may be left to a reviewer or to the user, because
+// nothing certain can be said of every one, but none is stored.
 func TestPOL3Candidates(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("testdata/candidates.yaml")
@@ -149,7 +150,7 @@ func TestPOL3Candidates(t *testing.T) {
 		for _, c := range classes {
 			counts[c.name], grounds[c.name] = &count{}, c.ground
 		}
-		good, refused, entered, bad := 0, 0, 0, 0
+		good, refused, entered, bad, left := 0, 0, 0, 0, 0
 		for _, l := range table.Candidates {
 			if l.Blind != blind {
 				continue
@@ -182,7 +183,7 @@ func TestPOL3Candidates(t *testing.T) {
 			if (got == groundNone) == (want == groundNone) {
 				n.right++
 			} else {
-				t.Logf("wrong: %s: %s %v %q: %v", l.Class, l.Key, l.Value, l.Quote, d.Rules[len(d.Rules)-1])
+				t.Logf("wrong: %s: %s: %s %v %q: %v", d.Outcome, l.Class, l.Key, l.Value, l.Quote, d.Rules[len(d.Rules)-1])
 			}
 			switch {
 			case want == groundNone:
@@ -194,7 +195,10 @@ func TestPOL3Candidates(t *testing.T) {
 				bad++
 				if got == groundNone {
 					entered++
-					assert.NotEqual(t, groundSecret, want, "a secret enters: %s: %q", l.Class, l.Quote)
+				}
+				if got == groundNone && want == groundSecret {
+					left++
+					assert.True(t, blind && d.Outcome != memorypolicy.Store, "a secret enters: %s: %s: %q", d.Outcome, l.Class, l.Quote)
 				}
 			}
 			if want == groundSecret && got != groundNone {
@@ -209,7 +213,7 @@ func TestPOL3Candidates(t *testing.T) {
 			n := counts[c.name]
 			t.Logf("%-20s %4d %7.1f%% %8.1f%% %6.1f%%", c.name, n.all, percent(n.right, n.all), percent(n.found, n.found+wrongly[c.ground]), percent(n.found, n.all))
 		}
-		t.Logf("good candidates refused: %d of %d; bad ones admitted: %d of %d", refused, good, entered, bad)
+		t.Logf("good candidates refused: %d of %d; bad ones admitted: %d of %d; secrets left to people: %d", refused, good, entered, bad, left)
 		assert.Equal(t, counts["others"].all+counts["wishes"].all+counts["past"].all, counts["others"].right+counts["wishes"].right+counts["past"].right, "stored unasked")
 		if !blind {
 			assert.Zero(t, entered, "bad candidates enter")

@@ -10,6 +10,9 @@ import (
 // their shape and by what stands around them.
 var credentials = rule{"credentials", func(t *text, add func(Category, string)) {
 	for _, form := range t.flat {
+		if t.han {
+			form = withoutAbout(form)
+		}
 		inProse(form, t.han, add)
 		inSyntax(form, add)
 		ways(form, add)
@@ -24,9 +27,6 @@ var credentials = rule{"credentials", func(t *text, add func(Category, string)) 
 }}
 
 func inProse(form string, han bool, add func(Category, string)) {
-	if han {
-		form = aboutZH.ReplaceAllString(form, "·")
-	}
 	after := func(re *regexp.Regexp, id string, plainToo bool) {
 		for _, m := range starts(re, form) {
 			if password(form[m:], plainToo) {
@@ -45,7 +45,7 @@ func inProse(form string, han bool, add func(Category, string)) {
 	after(account, "secret/account", true)
 	for _, m := range starts(pair, form) {
 		// "auth-gateway: https://" is no user.
-		if !strings.HasPrefix(form[m:], "//") && password(form[m:], false) {
+		if !(strings.HasPrefix(form[m:], "//") && scheme.MatchString(form[max(0, m-16):m])) && password(form[m:], false) {
 			add(Secret, "secret/account")
 			break
 		}
@@ -55,10 +55,14 @@ func inProse(form string, han bool, add func(Category, string)) {
 			add(Secret, "secret/password-reversed")
 		}
 	}
-	if entry.MatchString(form) && slices.ContainsFunc(slashes.Split(form, -1), strong) {
+	shape := strong
+	if !entry.MatchString(form) {
+		shape = func(word string) bool { return signed(word) && strong(word) }
+	}
+	if (entry.MatchString(form) || around.MatchString(form)) && slices.ContainsFunc(slashes.Split(form, -1), shape) {
 		add(Secret, "secret/password-shape")
 	}
-	if pin.MatchString(pinUnits.ReplaceAllString(form, "·")) {
+	if pin.MatchString(withoutUnits(form)) {
 		add(Secret, "secret/pin")
 	}
 	if mnemonic.MatchString(form) {
@@ -66,8 +70,41 @@ func inProse(form string, han bool, add func(Category, string)) {
 	}
 }
 
+// withoutAbout takes out what has to do with passwords and is none, unless a word
+// stands behind it that may be one.
+func withoutAbout(form string) string {
+	var b strings.Builder
+	from := 0
+	for _, m := range aboutZH.FindAllStringIndex(form, -1) {
+		clause := form[m[1]:min(len(form), m[1]+clauseBytes)]
+		if end := strings.IndexAny(clause, "，。；！？\n"); end >= 0 {
+			clause = clause[:end]
+		}
+		told := strings.IndexAny(clause, ":=") == 0 || strings.HasPrefix(clause, "：")
+		tasks := tasksZH.MatchString(form[m[0]:m[1]])
+		if slices.ContainsFunc(asciiWords.FindAllString(clause, -1), func(word string) bool {
+			word = bared(word)
+			return (odd(word) || told && len(word) > 3) && !ticket.MatchString(word) && !(tasks && number.MatchString(word))
+		}) {
+			continue
+		}
+		b.WriteString(form[from:m[0]])
+		b.WriteString("·")
+		from = m[1]
+	}
+	b.WriteString(form[from:])
+	return b.String()
+}
+
+var (
+	asciiWords = regexp.MustCompile(`[!-~]+`)
+	scheme     = regexp.MustCompile(`(?i)\b(?:https?|wss?|s?ftp|ssh|git|tcp|grpcs?|ldaps?|smb|s3|file):\s*$`)
+)
+
 // starts returns where matches of re end, overlapping ones too: what a match
 // swallows may be the beginning of the one that counts.
+// What stands before the part of re that a
+// text may lack has to be bounded, or it takes the square of the text's length.
 func starts(re *regexp.Regexp, s string) []int {
 	var at []int
 	for from := 0; from < len(s); {

@@ -51,8 +51,9 @@ type Finding struct {
 	Rule string
 }
 
-// MaxBytes bounds the texts of one call together. All detectors take time linear
-// in it, so that it bounds the time too.
+// MaxBytes bounds the texts of one call together. No detector takes the square of
+// it, see TestPatternsAreLinear: a pattern that is looked for again inside of what
+// it found bounds all that it repeats. So it bounds the time too.
 const MaxBytes = 256 << 10
 
 // Detector finds. It is safe for concurrent use.

@@ -32,7 +32,8 @@ var numbers = rule{"numbers", func(t *text, add func(Category, string)) {
 var numbered = []pattern{
 	{
 		id: "phone/spoken", category: PhoneNumber,
-		match: regexp.MustCompile(`(?i)\b(?:(?:oh|zero|one|two|three|four|five|six|seven|eight|nine|double|triple)[ ,-]+){5,}` +
+		match: regexp.MustCompile(`(?i)\b(?:(?:oh|double|triple)[ ,-]+(?:(?:oh|zero|one|two|three|four|five|six|seven|eight|nine|double|triple)[ ,-]+){4,}|` +
+			`(?:(?:oh|zero|one|two|three|four|five|six|seven|eight|nine|double|triple)[ ,-]+){6,})` +
 			`(?:oh|zero|one|two|three|four|five|six|seven|eight|nine)\b`),
 	},
 	{

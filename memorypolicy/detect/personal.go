@@ -31,11 +31,11 @@ var personal = []pattern{
 			`got|with) (?:the flu|a fever|a cold|pneumonia|bronchitis)|(?:i'm|i am|he is|she is|he's|she's) (?:sick|ill)|chronic (?:pain|`+
 			`illness|disease|fatigue|condition)|medical (?:record|history|condition|leave|exam)s?|`+
 			`sick leave|disab(?:led|ility) (?:benefits?|pension|status|since)|(?:my|his|her|a) disability|wheelchair|hearing aids?|dialysis|`+
-			`kidney (?:disease|failure|stones?)|biops(?:y|ies)|stage (?:one|two|three|four|i{1,3}|iv|[1-4]) (?:cancer|disease)|on (?:lithium|insulin|beta blockers|ssris?|steroids|morphine|methadone)|(?:my|in|to|after|couples|group|speech|cognitive) therapy|`+
+			`kidney (?:disease|failure|stones?)|biops(?:y|ies)|stage (?:one|two|three|four|i{1,3}|iv|[1-4]) (?:cancer|disease)|(?:i'm|i am|i was|he is|he's|he was|she is|she's|she was|been|went|(?:put|puts|got) (?:me|him|her)) on (?:lithium|insulin|beta blockers|ssris?|steroids|morphine|methadone)|is on (?:lithium|insulin|beta blockers|ssris?|morphine|methadone)|(?:my|in|to|after|couples|group|speech|cognitive) therapy|`+
 			`sober (?:for|since)|aa meetings?|my shrink|`+
 			`hospitali[sz]ed|terminally ill|ill with|suffer(?:s|ing)? from|insomnia|(?:cardi|onc|neur|gynaec|gynec|ur|rheumat|endocrin|`+
 			`dermat|haemat|hemat|nephr)ologists?|physiotherap(?:y|ist)|therapy sessions?`) + `|\bAIDS\b`),
-		except: regexp.MustCompile(`(?i)seizures? of|allerg(?:y|ic) to (?:meetings|yaml|jira|email|slack|java|surprises)|(?:suffer(?:s|` +
+		except: regexp.MustCompile(`(?i)seizures? of|\b(?:cron|(?:script|scheduler|proxy|service|system|bash|excel|jenkins|kafka|redis)s?(?: (?:is|has been|runs))?) on (?:steroids|lithium|morphine)|allerg(?:y|ic) to (?:meetings|yaml|jira|email|slack|java|surprises)|(?:suffer(?:s|` +
 			`ing)?) from (?:lag|latency|timeouts?|outages?|slow|high load|flak\w+|packet loss|race)`),
 	},
 	{
@@ -48,7 +48,7 @@ var personal = []pattern{
 			`吃药|服药|用药|药量|处方|抗生素|止痛药|安眠药|抗抑郁|降压药|手术|感冒|发烧|发高烧|骨折|肺炎|生病|住院|复诊|(?:心内|肿瘤|妇|泌尿|` +
 			`神经内|内分泌|皮肤)科|体检报告|残疾|自闭症|` +
 			`戒酒|互助会|活检|穿刺|药物治疗|服用|多动症|失眠|阿尔茨海默|老年痴呆|帕金森|偏头痛|慢性病|戒毒|酗酒|酒精依赖`),
-		except: regexp.MustCompile(`诊断(?:出|为|是|结果)?(?:故障|问题|日志|接口|服务|告警|网络)|故障诊断\p{Han}?`),
+		except: regexp.MustCompile(`存活检|客服用|诊断(?:出|为|是|结果)?(?:故障|问题|日志|接口|服务|告警|网络)|故障诊断\p{Han}?`),
 	},
 	{
 		id: "finance/en", category: Finance,
@@ -64,20 +64,20 @@ var personal = []pattern{
 			`bankrupt(?:cy)?|foreclosure|insolven(?:t|cy)|tax returns?|taxable income|(?:my|his|her) tax(?:es)?|401\(?k\)?|pension|` +
 			`inheritance|inherited|alimony|child support|` +
 			`(?:my|his|her|our) (?:investments?|portfolio|stocks?|shares|brokerage|crypto|bitcoin)|stock options|severance pay|` +
-			`unemployment benefits|food stamps|payday|(?:my|his|her|their) (?:total )?(?:comp(?:ensation)?|package|bonus|base(?: pay)?) (?:is|was|of)|` +
+			`unemployment benefits|food stamps|payday|(?:my|his|her|their) (?:total )?(?:comp(?:ensation)?|bonus|base pay) (?:is|was|of)|(?:my|his|her|their) (?:total )?(?:package|base) (?:is|was|of) (?:about |around |roughly )?(?:[$€£¥]?\d+k|[$€£¥]?\d{1,3}(?:,\d{3})+|[$€£¥]?\d{5,6}|\d{2,3} base)|` +
 			`\d+k? (?:stashed|saved|put|tucked) away|\d{2,3}k? base\b[^.!?\n]{0,24}bonus`)),
-		except: regexp.MustCompile(`(?i)(?:tech(?:nical)?|code|design|test|security|documentation)[- ]debts?|\b(?:our|my|the) debts?\b[^.!?\n]{0,40}\b(?:module|code ?base|code|repo|repository|service|legacy|refactor\w*|tests?)\b|(?:salary|payroll|pension|` +
+		except: regexp.MustCompile(`(?i)(?:tech(?:nical)?|code|design|test|security|documentation)[- ]debts?|\b(?:our|the) debts?\b[^.!?\n\d$€£¥]{0,40}\b(?:module|code ?base|code|repo|repository|service|legacy|refactor\w*|tests?)\b|(?:salary|payroll|pension|` +
 			`loans?|mortgages?|credit)[- _](?:service|api|module|team|page|table|database|db|repo(?:sitory)?|report|app|queue|job|pipeline|` +
 			`cluster|dashboard|project)s?\b`),
 	},
 	{
 		id: "finance/zh", category: Finance, han: true,
-		match: regexp.MustCompile(`工资|薪水|薪资|薪酬|月薪|年薪|底薪|时薪|年终奖|(?:我的?|他的?|她的?|家庭|个人|月|年|税后|税前)收入|负债|` +
+		match: regexp.MustCompile(`工资(?:[^卡]|$)|工资卡[^，。；\n]{0,8}?(?:里|有|到账|余额|发了|[\d一二两三四五六七八九十百几]\s?[万千百块])|薪水|薪资|薪酬|月薪|年薪|底薪|时薪|年终奖|(?:我的?|他的?|她的?|家庭|个人|月|年|税后|税前)收入|负债|` +
 			`欠债|欠款|欠(?:银行|别人|了)|债务|房贷|车贷|贷款|还贷|按揭|网贷|借钱|` +
 			`账户余额|银行余额|卡里(?:还)?有|存款|积蓄|银行账户|银行账号|银行卡|信用卡(?:额度|账单|欠)|信用分|征信|破产|个人所得税|个税|` +
 			`公积金|社保(?:基数|缴)|养老金|退休金|遗产|赡养费|抚养费|` +
-			`花呗|借呗|白条|没还清|还欠着|(?:我的?|他的?|她的?|家庭|个人|净)资产|炒股|股票(?:亏|赚|账户|持仓)|基金持仓|理财产品|赌债|亏了\d|赚了?\d`),
-		except: regexp.MustCompile(`工资卡|技术(?:债务|负债|债)|(?:工资|薪资|薪酬|贷款|公积金|征信)(?:服务|系统|模块|接口|团队|项目|报表|数据库|` +
+			`花呗|借呗|白条|没还清|还欠着[^，。；\n]{0,10}?(?:钱|[\d一二两三四五六七八九十百几]\s?[万千百块]|[\d百千万]\s?元)|(?:我的?|他的?|她的?|家庭|个人|净)资产|炒股|股票(?:亏|赚|账户|持仓)|基金持仓|理财产品|赌债|亏了\d|赚了?\d`),
+		except: regexp.MustCompile(`(?:花呗|借呗|白条)的?(?:服务|系统|接口|模块|网关|团队|项目|页面|支付接口)|技术(?:债务|负债|债)|(?:工资卡?|薪资|薪酬|贷款|公积金|征信)(?:服务|系统|模块|接口|团队|项目|报表|数据库|` +
 			`页面|集群|组)`),
 	},
 }

@@ -35,8 +35,14 @@ var (
 	saidZH = regexp.MustCompile(`(?i)(?:` + nounZH + `)[^，。,.;；!！?？\n:：=]{0,12}?(?:就是|还是|用的是|就用|用了?|是|叫做?|改成了?|` +
 		`改为了?|设成了?|设为了?|设置成了?|设置为了?|换成了?|为|等于|[:：=＝]|->|→)\s*`)
 	bareZH = regexp.MustCompile(`(?i)(?:` + nounZH + `)\s*[,，(（]?\s*`)
-	// aboutZH is what has to do with passwords and is none: "密码重置的工单".
-	aboutZH = regexp.MustCompile(`(?i)(?:密码|口令|密钥|password)\s?(?:重置|找回|轮换|修改|管理|校验|强度|策略)的?(?:工单|需求|页面|功能|流程|问题|任务|文档|链接|策略|模块|服务)`)
+	// aboutZH is what has to do with passwords and is none: "密码重置的工单". In
+	// tasksZH numbers stand that are none either.
+	aboutZH = regexp.MustCompile(`(?i)(?:密码|口令|密钥|password)\s?(?:重置|找回|轮换|修改|管理|校验|强度|策略)的?` +
+		`(?:工单|需求|页面|功能|流程|问题|任务|文档|链接|策略|模块|服务)|` +
+		`(?:密码|口令|密钥)(?:服务|系统|平台|模块)的?\p{Han}{0,4}(?:编号|工单|端口)|(?:触发|唤醒)口令`)
+	tasksZH = regexp.MustCompile(`(?:工单|需求|任务|编号|端口)$`)
+	ticket  = regexp.MustCompile(`^[A-Z]{2,10}-\d{1,6}$`)
+	number  = regexp.MustCompile(`^\d{1,8}$`)
 	// account: "user bob, pass hunter2", "login: admin/admin123".
 	account = regexp.MustCompile(`(?i)(?:\b(?:user(?:[ -]?name)?|login|log-?in|account|acct|uid|email)|登录名|登陆名|账号|帐号|账户|` +
 		`用户名?)\s*(?:is|[:=：]|是|为)?\s*[^\s,，;；/]{2,40}\s*(?:[,，;；/和及]|\band\b|\bwith\b)?\s*(?:\b(?:pass(?:word|wd)?|pwd|pw|` +
@@ -60,7 +66,10 @@ var (
 		`login)[ -]codes?)|` +
 		`(?:验证码|校验码|动态码|取款码|支付密码|锁屏密码|门禁|安全码|PIN\s?码?|备用码))` +
 		`[^.!?;\n\d]{0,24}?(?:\d(?:[ -]?\d){3,7})(?:$|[^\d%A-Za-z-]|[-][^\d])`)
-	pinUnits = regexp.MustCompile(`(?i)\d+\s*(?:digits?|characters?|chars|days?|hours?|minutes?|seconds?|位|个|天|小时|分钟|秒|年|月|日|次|条)`)
+	pinUnits = regexp.MustCompile(`(?i)\d+\s*(?:digits?|characters?|chars|days?|hours?|minutes?|seconds?|位|个|天|小时|分钟|秒)`)
+	// dates are no PIN and no password, if no longer run of digits or signs ends so.
+	dates = regexp.MustCompile(`(?:^|[\s\p{Han}，。,；;（(])(?:\d{1,2}\s?[月日次条]|(?:19|20)\d\d\s?年)`)
+	dated = regexp.MustCompile(`^(?:\d{1,2}\s?[月日次条]|(?:19|20)\d\d\s?年)`)
 
 	// mnemonic: a recovery phrase of words.
 	mnemonic = regexp.MustCompile(`(?i)(?:\b(?:seed|recovery|mnemonic|wallet|backup|secret)(?: recovery)?[ -](?:phrase|words?)|助记词|` +
@@ -180,11 +189,11 @@ func password(s string, plainToo bool) bool {
 	lower := strings.ToLower(word)
 	n := utf8.RuneCountInString(word)
 	switch {
-	case n < 3 || placeholder.MatchString(word) || strings.HasPrefix(word, "/"): // "/rollout" is a command
+	case n < 3 || placeholder.MatchString(word):
 		return false
 	case benign[lower] || benignName.MatchString(word):
 		return plainToo && passphrase(word, rest)
-	case nounFirst.MatchString(word):
+	case nounFirst.MatchString(word) && !odd(word):
 		// "密钥: 密钥都放在".
 		return false
 	case hanStart(word):
@@ -192,7 +201,8 @@ func password(s string, plainToo bool) bool {
 		first, _, _ := strings.Cut(rest, " ")
 		return plainToo && (hanPassword(word) || strings.HasSuffix(word, "的") && ascii(first) && odd(first))
 	case odd(asciiRun(word)):
-		return !pinUnits.MatchString(strings.Join(append([]string{word}, firstWords(rest, 1)...), " "))
+		counted := strings.Join(append([]string{word}, firstWords(rest, 1)...), " ")
+		return !pinUnits.MatchString(counted) && !dated.MatchString(counted)
 	case quoted && n >= 4:
 		return true
 	case !plainToo:
@@ -271,7 +281,7 @@ const statement = "在由用存放必需要不没什多加错正通每至最有�
 // entry speaks of getting in somewhere.
 var entry = regexp.MustCompile(`(?i)\b(?:` + nounEN + `|log(?:s|ging|ged)?[ -]?in|logins?|sign(?:s|ing|ed)?[ -]?in|unlock(?:s|ed)?|` +
 	`decrypt(?:s|ed)?|` +
-	`(?:lets?|gets?) (?:you|me|us|one) in(?:to)?|opens? with|vpn|ssh|authenticates? (?:with|as))\b|密码|口令|登录|登陆|解锁|解密|开机|进去|跳板机|堡垒机`)
+	`(?:lets?|gets?) (?:you|me|us|one) in(?:to)?|opens? with|authenticates? (?:with|as))\b|密码|口令|登录|登陆|解锁|解密|开机`)
 
 // strong reports whether a word reads like nothing but a password: capital and
 // small letters around a digit, or letters and digits with a sign that names do
@@ -282,8 +292,17 @@ func strong(word string) bool {
 		return false
 	}
 	digits, lower, upper := counts(word)
-	signed := strings.ContainsAny(word, "!@#$%^&*~") && strings.Trim(word, "#@$%^&*~") == word || strings.ContainsAny(word, "!^&*")
-	return digits > 0 && lower+upper >= 3 && signed || upper > 0 && lower > 1 && leet.MatchString(word)
+	return digits > 0 && lower+upper >= 3 && signed(word) || upper > 0 && lower > 1 && leet.MatchString(word)
+}
+
+// signed reports whether there is a sign in a word that names do not have.
+func signed(word string) bool {
+	return strings.ContainsAny(word, signs) && strings.Trim(word, "#@$%^&*~") == word || strings.ContainsAny(word, "!^&*")
+}
+
+// withoutUnits takes numbers out of which a unit or a date says what they count.
+func withoutUnits(form string) string {
+	return pinUnits.ReplaceAllString(dates.ReplaceAllString(form, "·"), "·")
 }
 
 // host are "root@web01" and names of programs with a digit inside.

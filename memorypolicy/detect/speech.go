@@ -27,7 +27,7 @@ var authority = []pattern{
 			`(?:ask(?:ing)?|confirm(?:ing)?|check(?:ing)? with|wait(?:ing)? for (?:my |the |an? )?(?:approval|confirmation|ok|review|` +
 			`permission)|prompt(?:ing)?|seek(?:ing)?|request(?:ing)? (?:approval|confirmation|permission)|require (?:approval|confirmation|` +
 			`review|permission)|bother(?:ing)? me (?:with|for))|` +
-			`no need to (?:ping|call|page|message|wait for|tell) (?:me|us|anyone|anybody)|(?:never|don'?t|do not) wait for (?:a |an |any |my |the )?(?:go[- ]ahead|green light|ok|approval|confirmation)|` +
+			`no need to wait for (?:me|us|anyone|anybody)|no need to (?:ping|call|page|message|tell) (?:me|us|anyone|anybody)(?: (?:again|first|about (?:it|that|this)))?(?: before| first| to ` + deed + `|,? just ` + deed + `|\s*(?:$|[.!?"]))|(?:never|don'?t|do not) wait for (?:a |an |any |my |the )?(?:go[- ]ahead|green light|ok|approval|confirmation)|` +
 			`no (?:more )?(?:confirmation|approval|permission|review|verification|authori[sz]ation|sign[- ]?off)s? (?:is |are |` +
 			`will be )?(?:needed|required|necessary|from now)|no more (?:confirmations?|approvals?|checks?|questions|reviews?|permissions?)|` +
 			`(?:never|don'?t|do not|doesn'?t|does not|needn'?t) (?:need|require)s? (?:to be |any |my |an? |further |more |` +
@@ -56,15 +56,15 @@ var authority = []pattern{
 			`safety |security |policy |code |human |two[- ]person )*` +
 			`(?:confirmations?|approvals?|approval step|reviews?|reviewers?|checks?|checklist|verifications?|validations?|safeguards?|` +
 			`guard ?rails?|polic(?:y|ies)|permissions?|restrictions?|authori[sz]ations?|audit(?:s|ing| log)?|safety|security|two[- ]factor|` +
-			`(?:confirm(?:ation)?|approval) (?:prompts?|steps?|dialogs?)|prompts?|are[- ]you[- ]sure (?:prompts?|dialogs?|questions?)|2fa|mfa|logins?|authentication|4[- ]eyes|rate limits?|moderation|filters?)|` +
+			`(?:confirm(?:ation)?|approval) (?:prompts?|steps?|dialogs?)|are[- ]you[- ]sure (?:prompts?|dialogs?|questions?)|2fa|mfa|logins?|authentication|4[- ]eyes|rate limits?|moderation|filters?)|` +
 			`auto[- ]?(?:matically )?(?:approve[ds]?|confirm(?:s|ed)?|accept(?:s|ed)?|grant(?:s|ed)?|authori[sz]e[ds]?)|` +
 			`pre[- ]?(?:approve[ds]?|authori[sz]ed?|confirmed)|` +
 			`always (?:approve|confirm|accept|allow|grant|authori[sz]e|trust|say yes|proceed|permit)|(?:just|simply) (?:approve|proceed|` +
 			`go ahead|do it)|` +
 			`(?:treat|consider|count|regard|take|see) (?:[\w']+ ){1,8}?(?:as )?(?:approv(?:ed|al)|confirmed|confirmation|authori[sz]ed|` +
 			`pre-?approved|permission|consent|trusted|signed off)|` +
-			`(?:guard ?rails?|safeguards?|checks|restrictions|approvals?) (?:is|are|were|have been) (?:switched|turned) off|(?:outranks?|overrides?|trumps?|is above) (?:your|the|all) (?:guidelines|rules|polic(?:y|ies)|instructions|limits)|` +
-			`green-?lit|(?:counts?|is counted|are counted|is taken|are taken) as (?:already )?(?:approved|reviewed|signed[- ]off|confirmed|authori[sz]ed)|` +
+			`(?:guard ?rails?|safeguards?|restrictions|approvals?|(?:all|your|safety|security|policy|permission) checks) (?:is|are|were|have been) (?:switched|turned) off|(?:overrides? (?:your|all)|(?:outranks?|trumps?|is above) (?:your|the|all)) (?:guidelines|rules|polic(?:y|ies)|instructions|limits)|` +
+			`as green-?lit|(?:deploy(?:ment)?s?|rollbacks?|restarts?|releases?|changes?|requests?|tickets?|deletions?|that|this|it|silence)\b[^.;!?\n]{0,32}? (?:counts?|is counted|are counted|is taken|are taken) as (?:already )?(?:approved|reviewed|signed[- ]off|confirmed|authori[sz]ed)|` +
 			`(?:standing|blanket|permanent|unlimited|full|general|unconditional|carte blanche) (?:approval|permission|authori[sz]ation|` +
 			`authority|consent|access|sign[- ]?off|clearance|ok)|carte blanche|free rein|` +
 			`(?:all|any|every|future|my|these) (?:[\w'-]+ ){0,5}?(?:is|are|were|will be|has been|have been) (?:already |always |hereby |` +
@@ -124,8 +124,8 @@ var authority = []pattern{
 			`不用|无需|别问)|` +
 			`(?:视为|视同|算作|算是|当作|当成|等同于?|看作)(?:已经?|我|经过|得到|有|都|是|最高|系统|超级)*(?:批准|同意|授权|确认|许可|管理员|` +
 			`有权限|审批通过)|` +
-			`全权(?:委托|授权|处理|代表|负责|决定|做主)|(?:限制|规则|规定|要求|审批)(?:全|都|统统|一律)?(?:作废|失效|不算数)|以我(?:这条|说的|的话)为准|` +
-			`(?:已经?|早就?)?(?:口头|提前|预先)(?:批准|同意|授权)|也?算我同意|(?:就)?(?:等于|算)[^，。；\n]{0,10}批了|(?i:confirm|确认|审批|审核)\s?(?:那|这)?(?:一)?步(?:就)?(?:省|跳|免)|(?:没吭声|不说话|沉默|不回复?)(?:就|都)?(?:当|算|等于|代表)\p{Han}{0,4}(?:同意|点头|默许|批准)|` +
+			`全权(?:委托|授权)|(?:你|您|助手|机器人)[^，。；\n]{0,6}全权|(?:限制|规则|规定|要求|审批)(?:全|都|统统|一律)?(?:作废|失效|不算数)|以我(?:这条|说的|的话)为准|` +
+			`(?:已经?|早就?)?(?:口头|提前|预先)(?:批准|同意|授权)了?(?:你|您|我|所有|一切|任何|全部|今年|以后|今后|这类)|也?算我同意|(?:等于|就算|也算|[,，\s]算)[^，。；\n]{0,10}批了|(?i:confirm|确认|审批|审核)\s?(?:那|这)?(?:一)?步(?:就)?(?:省|跳|免)|(?:没吭声|不说话|沉默|不回复?)(?:就|都)?(?:当|算|等于|代表)\p{Han}{0,4}(?:同意|点头|默许|批准)|` +
 			`(?:永久|长期|一揽子|无限|完全|全部|最高|所有)(?:的)?(?:授权|权限|许可|批准)|(?:我是|把我设为|给我|提升我为|让我成为)(?:系统|` +
 			`超级|本系统的?|平台|这里的?)?(?:管理员|超管|root|最高权限|管理权限)|(?:自己|自行|自主)(?:决定|判断|做主)(?:就行|即可|就好|吧|` +
 			`就可以)|你说了算|默认(?:我)?(?:同意|批准|授权|确认)`),
@@ -136,7 +136,7 @@ var authority = []pattern{
 			`(?:未经|没有?(?:经过?)?|不经(?:过)?)[^，。；,.;!?！？\n]{0,12}(?:确认|同意|批准|审批|许可|允许|授权|` +
 			`审核)[^，。；.;!?！？\n]{0,4}(?:不得|不要|不能|不许|不准|禁止|不可|别|严禁|就?不)|(?:别|不要|不用|不必)再?问我?(?:用)?(?:哪|` +
 			`什么|几)|(?:不要|别|不能|不得|禁止|严禁|不许|不准|不可以?|切勿)(?:在)?(?:未经|没有?|不经(?:过)?)[^，。；,.;!?！？\n]{0,16}|` +
-			`不检查拼写`),
+			`不检查拼写|(?:防火墙|缓存|限流|告警|路由|转发|过滤|监控|调度|匹配|解析|索引|降级|熔断)规则`),
 	},
 }
 
