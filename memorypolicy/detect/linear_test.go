@@ -1,6 +1,7 @@
 package detect
 
 import (
+	"math"
 	"regexp"
 	"strings"
 	"testing"
@@ -20,9 +21,9 @@ var beginnings = []string{
 	"ok ", "好", "谢谢", "tonight ", "\"", "“", "(", "{", "'a' ", "`", "\n", "\u200b", "\u0301", "а", "４", "ﬁ",
 }
 
-// slowdown returns how much longer f takes for eight times the text, each at best
-// of three or more: a neighbour can only make it slower. What takes less than ten
-// milliseconds counts as ten.
+// slowdown returns how much longer f takes for eight times the text. Both are taken
+// one after the other, so that a busy machine slows both; of six rounds the one counts
+// in which the large one is best. What takes less than ten milliseconds counts as ten.
 func slowdown(unit, end string, size int, f func(string)) float64 {
 	took := func(n int) time.Duration {
 		text := strings.Repeat(unit, max(1, n/len(unit))) + end
@@ -30,14 +31,12 @@ func slowdown(unit, end string, size int, f func(string)) float64 {
 		f(text)
 		return time.Since(at)
 	}
-	small := max(10*time.Millisecond, min(took(size), took(size), took(size)))
-	large := took(8 * size)
-	for range 5 {
-		if large > most*small {
-			large = min(large, took(8*size))
-		}
+	ratio := math.Inf(1)
+	for round := 0; round < 6 && ratio > most; round++ {
+		small := max(10*time.Millisecond, took(size))
+		ratio = min(ratio, float64(took(8*size))/float64(small))
 	}
-	return float64(large) / float64(small)
+	return ratio
 }
 
 // most is well above the eight of what is linear, and well below the 64 of what
