@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/fairlead/fairlead/db"
 	"github.com/fairlead/fairlead/db/dbtest"
 )
@@ -27,16 +25,10 @@ func TestLTM9GivenOnce(t *testing.T) {
 	for n := range 20 {
 		run := begin(t, d, room.Scope, fmt.Sprint("c", n), fmt.Sprint("r", n))
 		counts := make([]int, len(tries))
-		var group errgroup.Group
-		for i, hits := range tries {
-			group.Go(func() (err error) {
-				counts[i], err = d.GiveMemories(ctx, room, run.ID, hits)
-				return err
-			})
-		}
-		if err := group.Wait(); err != nil {
-			t.Fatal(err)
-		}
+		inParallel(t, len(tries), func(i int) (err error) {
+			counts[i], err = d.GiveMemories(ctx, room, run.ID, tries[i])
+			return err
+		})
 		given, err := d.GivenMemories(ctx, room, run.ID, time.Now())
 		if err != nil {
 			t.Fatal(err)
