@@ -208,8 +208,30 @@ type process struct {
 }
 
 // startProcess starts a worker process and waits until it takes work. edit may
-// change how it is started.
+// change how it is started. Somebody else may take the port that was free a moment
+// ago, such as a connection to the servers: it is started again with another one.
 func (w *world) startProcess(edit ...func(*exec.Cmd)) *process {
+	w.Helper()
+	for range 5 {
+		p := w.tryProcess(edit...)
+		gone := false
+		w.until("the worker process is ready", func() bool {
+			select {
+			case <-p.exited:
+				gone = true
+			default:
+			}
+			return gone || p.ready() == http.StatusOK
+		})
+		if !gone {
+			return p
+		}
+	}
+	w.Fatal("the worker process ends before it is ready")
+	return nil
+}
+
+func (w *world) tryProcess(edit ...func(*exec.Cmd)) *process {
 	w.Helper()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -233,7 +255,6 @@ func (w *world) startProcess(edit ...func(*exec.Cmd)) *process {
 	}
 	go func() { _ = p.Wait(); close(p.exited) }()
 	w.Cleanup(func() { _ = p.Process.Kill(); <-p.exited })
-	w.until("the worker process is ready", func() bool { return p.ready() == http.StatusOK })
 	return p
 }
 
