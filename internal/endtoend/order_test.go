@@ -17,12 +17,12 @@ func TestTOOL2WritesAlone(t *testing.T) {
 	things := newThings()
 	w := newWorld(t).withWriter(things, nil)
 	lines := []string{
-		`look_slowly {"n":0,"wait_ms":400}`,
-		`look_slowly {"n":1,"wait_ms":400}`,
+		`look_slowly {"n":0,"wait_ms":2500}`,
+		`look_slowly {"n":1,"wait_ms":2500}`,
 		proposal("change", changeArgs{Thing: "lamp", To: "on", Mode: "hold"}),
 		proposal("send", changeArgs{Thing: "radio", To: "on", Mode: "hold"}),
-		`look_slowly {"n":4,"wait_ms":400}`,
-		`look_slowly {"n":5,"wait_ms":400}`,
+		`look_slowly {"n":4,"wait_ms":2500}`,
+		`look_slowly {"n":5,"wait_ms":2500}`,
 		proposal("change", changeArgs{Thing: "heater", To: "on"}),
 	}
 	req := ask("changer", "calls "+strings.Join(lines, "\n"))
@@ -54,8 +54,8 @@ func TestTOOL2WritesAlone(t *testing.T) {
 		t.Errorf("ended %+v with %d effects", result, things.total())
 	}
 
-	// The times say the same: reads took 400 ms each, two of them in far less
-	// than 800 ms, and a write's time is its own.
+	// The times say the same: reads took 2.5 s each, two of them in far less
+	// than 5 s, and a write's time is its own.
 	calls := w.show(req).Calls()
 	for _, pair := range [][2]int{{0, 1}, {4, 5}} {
 		if a, b := calls[pair[0]], calls[pair[1]]; !a.StartedAt.Before(b.EndedAt) || !b.StartedAt.Before(a.EndedAt) {
