@@ -47,9 +47,6 @@ const most = 32
 // first each pattern that is looked for again inside of what it found, with
 // whatever a pattern begins with, then the detector.
 func TestPatternsAreLinear(t *testing.T) { //nolint:paralleltest // it measures time
-	if testing.Short() {
-		t.Skip("it takes seconds")
-	}
 	again := []*regexp.Regexp{said, changed, bare, saidZH, bareZH, account, pair, opened, passed, mailed, asUsual}
 	for _, re := range again {
 		for _, unit := range beginnings {
@@ -61,9 +58,6 @@ func TestPatternsAreLinear(t *testing.T) { //nolint:paralleltest // it measures 
 }
 
 func TestFindIsLinear(t *testing.T) { //nolint:paralleltest // it measures time
-	if testing.Short() {
-		t.Skip("it takes seconds")
-	}
 	d, err := Shared()
 	if err != nil {
 		t.Fatal(err)
